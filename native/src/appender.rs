@@ -1,0 +1,554 @@
+//! The Appender: packs records into one mapped segment.
+//!
+//! Thread-safe because the GIL is held through every call, and because no Python code runs between reading the
+//! state and publishing.  Anything that may run Python code (looking at payloads) happens before that.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::futex::Wake;
+use crate::memory::{GilCell, Region, Writable, with_bytes};
+use crate::record::{self, Payload, SEAL};
+use crate::scan::Place;
+
+/// One call packs at most this much, so that it holds the GIL, and a reader waits, only so long.
+const CALL_BYTES_MAX: usize = 4 << 20;
+const SEQUENCE_MAX: u64 = i64::MAX as u64;
+
+/// Where the next record goes, and what the records so far amount to.
+#[derive(Clone, Copy)]
+struct State {
+    offset: usize,
+    sequence: u64,
+    count: u64,
+    first_timestamp_ns: u64,
+    last_timestamp_ns: u64,
+    max_timestamp_ns: u64,
+    min_ext_id: u64,
+    max_ext_id: u64,
+}
+
+impl State {
+    #[inline]
+    fn add(&mut self, bytes: usize, timestamp_ns: u64, ext_id: u64) {
+        if self.count == 0 {
+            self.first_timestamp_ns = timestamp_ns;
+        }
+        self.offset += bytes;
+        self.sequence += 1;
+        self.count += 1;
+        self.last_timestamp_ns = timestamp_ns;
+        self.max_timestamp_ns = self.max_timestamp_ns.max(timestamp_ns);
+        self.min_ext_id = self.min_ext_id.min(ext_id);
+        self.max_ext_id = self.max_ext_id.max(ext_id);
+    }
+}
+
+/// What `allow` granted; all zero when closed.
+#[derive(Clone, Copy, Default)]
+struct Grant {
+    limit: usize,
+    hard: usize,
+    records: u64,
+}
+
+/// How many more records one batch may take.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    records: u64,
+    packed: usize,
+}
+
+impl Room {
+    /// Whether not even an empty payload fits.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.records == 0 || self.bytes.min(CALL_BYTES_MAX) < self.packed + record::HEADER
+    }
+
+    /// The whole size of a record with this payload, if it may be packed too.
+    #[inline]
+    fn admit(&mut self, length: usize) -> Option<usize> {
+        if length >= SEAL as usize || self.is_full() {
+            return None;
+        }
+        let size = record::size(length);
+        let packed = self.packed + size;
+        if packed > self.bytes || (packed > CALL_BYTES_MAX && self.packed > 0) {
+            return None;
+        }
+        self.records -= 1;
+        self.packed = packed;
+        Some(size)
+    }
+}
+
+/// Everything behind the GIL.
+struct Core {
+    segment: Option<Writable>,
+    wake: Option<Wake>,
+    state: State,
+    grant: Grant,
+    interval: u64,
+    until_entry: u64,
+    index: Vec<u8>,
+}
+
+impl Core {
+    fn room(&self) -> Room {
+        let bytes = self.grant.hard.saturating_sub(self.state.offset);
+        let records = self.grant.records.saturating_sub(self.state.count);
+        Room { bytes, records, packed: 0 }
+    }
+
+    /// Write one record at the end, and return its offset and its mark, still to be published.
+    #[inline]
+    fn pack(&mut self, payload: Payload<'_>, size: usize, timestamp_ns: u64, ext_id: u64) -> (usize, u32) {
+        let offset = self.state.offset;
+        let segment = self.segment.as_ref().expect("nothing is allowed after release");
+        let mark = record::write(segment, offset, [timestamp_ns, ext_id], payload);
+        self.state.add(size, timestamp_ns, ext_id);
+        if self.until_entry == 0 {
+            self.until_entry = self.interval;
+            self.index.extend_from_slice(&(offset as u64).to_le_bytes());
+            self.index.extend_from_slice(&self.state.max_timestamp_ns.to_le_bytes());
+        }
+        self.until_entry -= 1;
+        (offset, mark)
+    }
+
+    #[inline]
+    fn publish(&self, (offset, mark): (usize, u32)) {
+        if let Some(segment) = &self.segment {
+            record::publish(segment, offset, mark);
+        }
+    }
+
+    #[inline]
+    fn ring(&self) {
+        if let Some(wake) = &self.wake {
+            wake.ring();
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, payload: Payload<'_>, ext_id: u64, timestamp_ns: u64) -> i64 {
+        let length = payload.bytes().len();
+        if length >= SEAL as usize || self.state.count >= self.grant.records {
+            return -1;
+        }
+        let size = record::size(length);
+        if size > self.grant.limit.saturating_sub(self.state.offset) {
+            return -1;
+        }
+        let sequence = self.state.sequence.cast_signed();
+        let packed = self.pack(payload, size, timestamp_ns, ext_id);
+        self.publish(packed);
+        self.ring();
+        sequence
+    }
+
+    /// Pack what fits of a list or a tuple of exact bytes; None if there is anything else in it.
+    fn append_bytes(&mut self, payloads: &Bound<'_, PyAny>, batch: &mut Batch) -> Option<usize> {
+        let (start, mut room) = (batch.start, self.room());
+        let keep = move |length| room.admit(length).is_some();
+        with_bytes(payloads, start..batch.stop, keep, |found| {
+            batch.stop = start + found.len();
+            self.append_batch(batch, |index| Payload::Fixed(found[index - start]))
+        })
+    }
+
+    /// Pack what fits of `batch`: every mark but the first, then the first.
+    #[inline]
+    fn append_batch<'a>(&mut self, batch: &Batch, payload: impl Fn(usize) -> Payload<'a>) -> usize {
+        let mut room = self.room();
+        let mut first = None;
+        let mut index = batch.start;
+        while index < batch.stop {
+            let payload = payload(index);
+            let Some(size) = room.admit(payload.bytes().len()) else { break };
+            let packed = self.pack(payload, size, batch.timestamps_ns.get(index), batch.ext_ids.get(index));
+            if first.is_none() {
+                first = Some(packed);
+            } else {
+                self.publish(packed);
+            }
+            index += 1;
+        }
+        if let Some(packed) = first {
+            self.publish(packed);
+            self.ring();
+        }
+        index - batch.start
+    }
+}
+
+/// One number for all records, or one each.
+enum Numbers {
+    One(u64),
+    Many(Region),
+}
+
+impl Numbers {
+    fn new(object: &Bound<'_, PyAny>, stop: usize) -> PyResult<Self> {
+        match object.extract::<u64>() {
+            Ok(number) => return Ok(Self::One(number)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => return Err(error),
+            Err(_) => {}
+        }
+        let region = Region::readable(object)?;
+        if !matches!(region.item(), (1, _) | (8, b"Q" | b"L" | b"@Q" | b"@L" | b"=Q" | b"<Q")) {
+            return Err(PyTypeError::new_err("a buffer of u64 is required"));
+        }
+        if region.len() / 8 < stop {
+            return Err(PyValueError::new_err("fewer numbers than payloads"));
+        }
+        Ok(Self::Many(region))
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> u64 {
+        match self {
+            Self::One(number) => *number,
+            Self::Many(region) => region.load64(index * 8),
+        }
+    }
+}
+
+/// What a batch is besides its payloads: `start..stop` are payload indices.
+struct Batch {
+    start: usize,
+    stop: usize,
+    ext_ids: Numbers,
+    timestamps_ns: Numbers,
+}
+
+impl Batch {
+    fn new(
+        start: usize,
+        stop: usize,
+        ext_ids: &Bound<'_, PyAny>,
+        timestamps_ns: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let ext_ids = Numbers::new(ext_ids, stop)?;
+        let timestamps_ns =
+            if timestamps_ns.is_none() { Numbers::One(now_ns()) } else { Numbers::new(timestamps_ns, stop)? };
+        Ok(Self { start, stop, ext_ids, timestamps_ns })
+    }
+}
+
+/// A payload kept alive while it is copied.
+enum Held<'py> {
+    Bytes(Bound<'py, PyBytes>),
+    Buffer(Region),
+}
+
+impl<'py> Held<'py> {
+    #[inline]
+    fn new(object: Bound<'py, PyAny>) -> PyResult<Self> {
+        match object.cast_into_exact::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Bytes(bytes)),
+            Err(error) => Ok(Self::Buffer(Region::readable(&error.into_inner())?)),
+        }
+    }
+
+    #[inline]
+    fn payload(&self) -> Payload<'_> {
+        match self {
+            Self::Bytes(bytes) => Payload::Fixed(bytes.as_bytes()),
+            Self::Buffer(region) => Payload::Shared(region.slice(0, region.len())),
+        }
+    }
+}
+
+#[inline]
+fn now_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+}
+
+/// Hold the payloads from `start` on that there is room for, having looked that each is bytes-like.
+fn gather<'py>(
+    mut room: Room,
+    start: usize,
+    stop: usize,
+    item: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Vec<Held<'py>>> {
+    let mut payloads = Vec::with_capacity((stop - start).min(room.bytes / record::HEADER));
+    for index in start..stop {
+        if room.is_full() {
+            break;
+        }
+        let payload = Held::new(item(index)?)?;
+        if room.admit(payload.payload().bytes().len()).is_none() {
+            break;
+        }
+        payloads.push(payload);
+    }
+    Ok(payloads)
+}
+
+/// The ends of the payloads of an Arrow binary array.
+struct Ends {
+    region: Region,
+    wide: bool,
+}
+
+impl Ends {
+    fn new(object: &Bound<'_, PyAny>, wide: bool, stop: usize) -> PyResult<Self> {
+        let region = Region::readable(object)?;
+        if region.len() / (if wide { 8 } else { 4 }) <= stop {
+            return Err(PyValueError::new_err("fewer offsets than payloads"));
+        }
+        Ok(Self { region, wide })
+    }
+
+    /// Negative ones come out larger than any data.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "64-bit machines")]
+    fn get(&self, index: usize) -> usize {
+        if self.wide { self.region.load64(index * 8) as usize } else { self.region.load32(index * 4).cast_signed() as usize }
+    }
+
+    /// How far from `start` there is room, having looked that the payloads lie inside the data.
+    fn check(&self, mut room: Room, start: usize, stop: usize, bytes: usize) -> PyResult<usize> {
+        let mut from = self.get(start);
+        for index in start..stop {
+            if room.is_full() {
+                return Ok(index);
+            }
+            let to = self.get(index + 1);
+            if from > to || to > bytes {
+                return Err(PyValueError::new_err("the offsets do not lie inside the data, in order"));
+            }
+            if room.admit(to - from).is_none() {
+                return Ok(index);
+            }
+            from = to;
+        }
+        Ok(stop)
+    }
+}
+
+/// Packs records into one mapped segment; safe to share between threads.
+#[pyclass(frozen, module = "latewood._native")]
+pub struct Appender {
+    core: GilCell<Core>,
+}
+
+impl Appender {
+    fn read(&self, py: Python<'_>) -> State {
+        self.core.with(py, |core| core.state)
+    }
+
+    fn take(&self, py: Python<'_>) -> (Option<Writable>, Option<Wake>) {
+        self.core.with(py, |core| {
+            core.grant = Grant::default();
+            (core.segment.take(), core.wake.take())
+        })
+    }
+}
+
+#[pymethods]
+impl Appender {
+    #[new]
+    #[allow(clippy::too_many_arguments, reason = "they are the state of a segment")]
+    fn new(
+        buffer: &Bound<'_, PyAny>,
+        wake: Option<&Bound<'_, PyAny>>,
+        offset: Place,
+        sequence: u64,
+        count: u64,
+        interval: u64,
+        first_timestamp_ns: u64,
+        last_timestamp_ns: u64,
+        max_timestamp_ns: u64,
+        min_ext_id: u64,
+        max_ext_id: u64,
+    ) -> PyResult<Self> {
+        let segment = Writable::new(buffer)?;
+        if offset.0 > segment.region().len() || !offset.0.is_multiple_of(8) || interval == 0 {
+            return Err(PyValueError::new_err("an offset outside the buffer or not a multiple of 8, or no interval"));
+        }
+        if sequence > SEQUENCE_MAX {
+            return Err(PyOverflowError::new_err("the sequence is above 2**63 - 1"));
+        }
+        let state = State {
+            offset: offset.0,
+            sequence,
+            count,
+            first_timestamp_ns,
+            last_timestamp_ns,
+            max_timestamp_ns,
+            min_ext_id,
+            max_ext_id,
+        };
+        let until_entry = (interval - count % interval) % interval;
+        let wake = wake.map(Wake::new).transpose()?;
+        let segment = Some(segment);
+        let core = Core { segment, wake, state, grant: Grant::default(), interval, until_entry, index: Vec::new() };
+        Ok(Self { core: GilCell::new(core) })
+    }
+
+    /// Let single appends end at `limit`, batches at `hard`, and the segment hold `records`.
+    fn allow(&self, py: Python<'_>, limit: Place, hard: Place, records: u64) -> PyResult<()> {
+        self.core.with(py, |core| {
+            let bytes = core.segment.as_ref().map_or(0, |segment| segment.region().len());
+            if limit.0 > bytes || hard.0 > bytes {
+                return Err(PyValueError::new_err("the limit is outside the buffer"));
+            }
+            core.grant = Grant { limit: limit.0, hard: hard.0, records };
+            Ok(())
+        })
+    }
+
+    /// Append one record and return its sequence, or -1 if it is not allowed.
+    #[pyo3(signature = (payload, ext_id=0, timestamp_ns=None))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        ext_id: u64,
+        timestamp_ns: Option<u64>,
+    ) -> PyResult<i64> {
+        let timestamp_ns = timestamp_ns.unwrap_or_else(now_ns);
+        if let Ok(bytes) = payload.cast_exact::<PyBytes>() {
+            return Ok(self.core.with(py, |core| core.append(Payload::Fixed(bytes.as_bytes()), ext_id, timestamp_ns)));
+        }
+        let region = Region::readable(payload)?;
+        Ok(self.core.with(py, |core| core.append(Payload::Shared(region.slice(0, region.len())), ext_id, timestamp_ns)))
+    }
+
+    /// Append what fits of `payloads[start:]` as one, and return how many that was.
+    fn append_many(
+        &self,
+        py: Python<'_>,
+        payloads: &Bound<'_, PyAny>,
+        start: Place,
+        ext_ids: &Bound<'_, PyAny>,
+        timestamps_ns: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let stop = payloads.len()?;
+        let start = start.0.min(stop);
+        let mut batch = Batch::new(start, stop, ext_ids, timestamps_ns)?;
+        if let Some(count) = self.core.with(py, |core| core.append_bytes(payloads, &mut batch)) {
+            return Ok(count);
+        }
+        let room = self.core.with(py, |core| core.room());
+        let held = if let Ok(list) = payloads.cast::<PyList>() {
+            gather(room, start, stop, |index| list.get_item(index))?
+        } else {
+            let tuple = payloads.cast::<PyTuple>()?;
+            gather(room, start, stop, |index| tuple.get_item(index))?
+        };
+        batch.stop = start + held.len();
+        Ok(self.core.with(py, |core| core.append_batch(&batch, |index| held[index - start].payload())))
+    }
+
+    /// Append what fits of an Arrow binary array's payloads `start..stop` as one, and return how many that was.
+    #[allow(clippy::too_many_arguments, reason = "an Arrow array is several buffers")]
+    fn append_columns(
+        &self,
+        py: Python<'_>,
+        data: Option<&Bound<'_, PyAny>>,
+        offsets: &Bound<'_, PyAny>,
+        wide: bool,
+        start: Place,
+        stop: Place,
+        ext_ids: &Bound<'_, PyAny>,
+        timestamps_ns: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        let data = data.map(Region::readable).transpose()?;
+        let data = data.as_ref().map_or(&[][..], |region| region.slice(0, region.len()));
+        let ends = Ends::new(offsets, wide, stop.0)?;
+        let start = start.0.min(stop.0);
+        let mut batch = Batch::new(start, stop.0, ext_ids, timestamps_ns)?;
+        let room = self.core.with(py, |core| core.room());
+        batch.stop = ends.check(room, start, stop.0, data.len())?;
+        Ok(self.core.with(py, |core| core.append_batch(&batch, |i| Payload::Shared(&data[ends.get(i)..ends.get(i + 1)]))))
+    }
+
+    /// Allow nothing from now on.
+    fn close(&self, py: Python<'_>) {
+        self.core.with(py, |core| core.grant = Grant::default());
+    }
+
+    /// Close, and let go of the buffers.
+    fn release(&self, py: Python<'_>) {
+        drop(self.take(py)); // Outside the cell: letting go may run Python code.
+    }
+
+    /// One consistent look at all eight numbers.
+    #[allow(clippy::type_complexity, reason = "it is the tuple that Python sees")]
+    fn state(&self, py: Python<'_>) -> (usize, u64, u64, u64, u64, u64, u64, u64) {
+        let state = self.read(py);
+        (
+            state.offset,
+            state.sequence,
+            state.count,
+            state.first_timestamp_ns,
+            state.last_timestamp_ns,
+            state.max_timestamp_ns,
+            state.min_ext_id,
+            state.max_ext_id,
+        )
+    }
+
+    /// Entries (u64 offset, u64 running maximum of the timestamps) of the records appended here.
+    fn index<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let entries = self.core.with(py, |core| core.index.clone());
+        PyBytes::new(py, &entries)
+    }
+
+    /// Where the next record goes.
+    #[getter]
+    fn offset(&self, py: Python<'_>) -> usize {
+        self.read(py).offset
+    }
+
+    /// The next record's sequence.
+    #[getter]
+    fn sequence(&self, py: Python<'_>) -> u64 {
+        self.read(py).sequence
+    }
+
+    /// Records in the segment.
+    #[getter]
+    fn count(&self, py: Python<'_>) -> u64 {
+        self.read(py).count
+    }
+
+    /// Timestamp of the segment's first record.
+    #[getter]
+    fn first_timestamp_ns(&self, py: Python<'_>) -> u64 {
+        self.read(py).first_timestamp_ns
+    }
+
+    /// Timestamp of the segment's last record.
+    #[getter]
+    fn last_timestamp_ns(&self, py: Python<'_>) -> u64 {
+        self.read(py).last_timestamp_ns
+    }
+
+    /// The greatest timestamp.
+    #[getter]
+    fn max_timestamp_ns(&self, py: Python<'_>) -> u64 {
+        self.read(py).max_timestamp_ns
+    }
+
+    /// The least ext_id.
+    #[getter]
+    fn min_ext_id(&self, py: Python<'_>) -> u64 {
+        self.read(py).min_ext_id
+    }
+
+    /// The greatest ext_id.
+    #[getter]
+    fn max_ext_id(&self, py: Python<'_>) -> u64 {
+        self.read(py).max_ext_id
+    }
+}

@@ -1,0 +1,51 @@
+//! `latewood._native`: the native twin of `latewood.kernel.pure`, name for name.
+
+mod appender;
+mod futex;
+mod memory;
+mod object;
+mod record;
+mod scan;
+
+use pyo3::prelude::*;
+
+/// CRC-32C of `data`, extended from `seed`.
+#[pyfunction]
+#[pyo3(signature = (data, seed=0))]
+fn crc32c(data: &Bound<'_, PyAny>, seed: u32) -> PyResult<u32> {
+    let region = memory::Region::readable(data)?;
+    Ok(::crc32c::crc32c_append(seed, region.slice(0, region.len())))
+}
+
+/// Hot loops over the bytes of segments, in Rust.
+#[pymodule(gil_used = true)]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::appender::Appender;
+    #[pymodule_export]
+    use super::crc32c;
+    #[pymodule_export]
+    use super::futex::{arm, wait, wake_all};
+    #[pymodule_export]
+    use super::scan::{columns, find_record, find_timestamp, index_records, nonzero_end, scan, skip, verify};
+
+    #[pymodule_export]
+    const NAME: &str = "native";
+    #[pymodule_export]
+    const MORE: u8 = super::scan::MORE;
+    #[pymodule_export]
+    const EMPTY: u8 = super::scan::EMPTY;
+    #[pymodule_export]
+    const SEALED: u8 = super::scan::SEALED;
+    #[pymodule_export]
+    const BAD: u8 = super::scan::BAD;
+    #[pymodule_export]
+    const END: u8 = super::scan::END;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("Record", super::object::RecordType::get(module.py())?.into_inner())
+    }
+}

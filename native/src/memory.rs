@@ -1,0 +1,333 @@
+//! Memory shared with Python and with other processes: the only unsafe code of this crate.
+//!
+//! A `Region` is a contiguous buffer that Python exported and that stays exported while the region lives, so it
+//! cannot be unmapped, moved or resized.  Every access is checked against its bounds.  Other processes may store
+//! into it at any time, so words are loaded once, atomically, and a record's body is read only after its mark.
+
+#![allow(unsafe_code)]
+
+use std::cell::{Cell, UnsafeCell};
+use std::ops::Range;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::marker::Ungil;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+const WORD: usize = 8;
+const HEAD: usize = 24;
+
+/// What keeps the bytes of a region where they are.
+enum Hold {
+    Buffer(PyUntypedBuffer),
+    Copy(#[allow(dead_code, reason = "it is held, and read through the base")] Vec<u64>),
+}
+
+/// Readable bytes, aligned to 8.
+pub struct Region {
+    base: *mut u8,
+    bytes: usize,
+    hold: Hold,
+}
+
+// SAFETY: the pointer is owned through `hold`, which is itself Send and Sync; shared words are accessed atomically.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// The bytes of any C-contiguous buffer; TypeError otherwise.  An unaligned one is copied.
+    pub fn readable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let region = Self::export(object)?;
+        if region.base.addr().is_multiple_of(WORD) {
+            return Ok(region);
+        }
+        let mut words = vec![0_u64; region.bytes.div_ceil(WORD)];
+        let base = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: the vector holds at least `bytes` bytes, and is new, so it does not overlap.
+        unsafe { ptr::copy_nonoverlapping(region.base, base, region.bytes) };
+        Ok(Self { base, bytes: region.bytes, hold: Hold::Copy(words) })
+    }
+
+    fn export(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyUntypedBuffer::get(object)?;
+        if !buffer.is_c_contiguous() {
+            return Err(PyTypeError::new_err("a contiguous bytes-like object is required"));
+        }
+        let bytes = buffer.len_bytes();
+        let base = if bytes == 0 { ptr::without_provenance_mut(WORD) } else { buffer.buf_ptr().cast() };
+        Ok(Self { base, bytes, hold: Hold::Buffer(buffer) })
+    }
+
+    /// How many bytes there are.
+    pub const fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// The size of one item and its format, as Python declared them.
+    pub fn item(&self) -> (usize, &[u8]) {
+        match &self.hold {
+            Hold::Buffer(buffer) => (buffer.item_size(), buffer.format().to_bytes()),
+            Hold::Copy(_) => (1, b"B"),
+        }
+    }
+
+    #[inline]
+    fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset, "outside the buffer");
+        // SAFETY: just checked to lie inside the exported buffer.
+        unsafe { self.base.add(offset) }
+    }
+
+    #[inline]
+    fn word32(&self, offset: usize) -> &AtomicU32 {
+        let place = self.at(offset, 4).cast::<u32>();
+        assert!(place.is_aligned(), "unaligned word");
+        // SAFETY: inside the buffer, aligned, and only accessed atomically while shared.
+        unsafe { AtomicU32::from_ptr(place) }
+    }
+
+    #[inline]
+    fn word64(&self, offset: usize) -> &AtomicU64 {
+        let place = self.at(offset, 8).cast::<u64>();
+        assert!(place.is_aligned(), "unaligned word");
+        // SAFETY: inside the buffer, aligned, and only accessed atomically while shared.
+        unsafe { AtomicU64::from_ptr(place) }
+    }
+
+    /// One word, ordered before every later load.
+    #[inline]
+    pub fn acquire32(&self, offset: usize) -> u32 {
+        self.word32(offset).load(Ordering::Acquire)
+    }
+
+    /// One word.
+    #[inline]
+    pub fn load32(&self, offset: usize) -> u32 {
+        self.word32(offset).load(Ordering::Relaxed)
+    }
+
+    /// One double word.
+    #[inline]
+    pub fn load64(&self, offset: usize) -> u64 {
+        self.word64(offset).load(Ordering::Relaxed)
+    }
+
+    /// Some bytes.  Committed records never change, so nobody stores into the ones that are asked for.
+    #[inline]
+    pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
+        // SAFETY: inside the buffer, which lives as long as `self`; the GIL or the commit mark excludes writers.
+        unsafe { std::slice::from_raw_parts(self.at(offset, bytes), bytes) }
+    }
+}
+
+/// Writable bytes, aligned to 8.
+pub struct Writable(Region);
+
+impl Writable {
+    /// The bytes of a writable C-contiguous buffer; TypeError if it is not one, ValueError if it is not aligned.
+    pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let region = Region::export(object)?;
+        if matches!(&region.hold, Hold::Buffer(buffer) if buffer.readonly()) {
+            return Err(PyTypeError::new_err("a writable bytes-like object is required"));
+        }
+        if !region.base.addr().is_multiple_of(WORD) {
+            return Err(PyValueError::new_err("the buffer's memory is not aligned to 8 bytes"));
+        }
+        Ok(Self(region))
+    }
+
+    /// The same bytes, to read.
+    #[inline]
+    pub const fn region(&self) -> &Region {
+        &self.0
+    }
+
+    /// A word to change atomically.
+    #[inline]
+    pub fn atomic32(&self, offset: usize) -> &AtomicU32 {
+        self.0.word32(offset)
+    }
+
+    /// Store `length | (untouched) | words | tail | zeros up to a multiple of 8`, and return the stored tail.
+    /// The given one may even be a part of this buffer.
+    #[inline]
+    pub fn store(&self, offset: usize, length: u32, words: [u64; 2], tail: &[u8]) -> &[u8] {
+        let whole = HEAD + tail.len().next_multiple_of(WORD);
+        let place = self.0.at(offset, whole);
+        assert!(place.cast::<u64>().is_aligned(), "unaligned record");
+        // SAFETY: all of `whole` was checked to be inside the buffer, which is writable; `copy` allows overlap.  The last
+        // word is zeroed before the tail covers its part of it; without a tail it is a word that is stored after.
+        unsafe {
+            place.add(whole - WORD).cast::<u64>().write(0);
+            ptr::copy(tail.as_ptr(), place.add(HEAD), tail.len());
+            place.cast::<u32>().write(length);
+            place.add(8).cast::<u64>().write(words[0]);
+            place.add(16).cast::<u64>().write(words[1]);
+            std::slice::from_raw_parts(place.add(HEAD), tail.len())
+        }
+    }
+}
+
+/// Hand `action` the exact bytes objects of `items[range]`, a list or a tuple, for as long as `keep` accepts their lengths,
+/// without a reference to each.  None if something else comes up first.
+///
+/// Neither closure can hold a GIL token, so neither runs Python code that could change a list meanwhile.
+pub fn with_bytes<R>(
+    items: &Bound<'_, PyAny>,
+    range: Range<usize>,
+    mut keep: impl FnMut(usize) -> bool + Ungil,
+    action: impl FnOnce(&[&[u8]]) -> R + Ungil,
+) -> Option<R> {
+    let get = if items.is_instance_of::<PyList>() { ffi::PyList_GetItem } else { ffi::PyTuple_GetItem };
+    let mut found: Vec<&[u8]> = Vec::new();
+    for index in range {
+        // SAFETY: a checked call; the reference is borrowed from `items`, which nobody changes before the return.
+        let item = unsafe { get(items.as_ptr(), index.cast_signed()) };
+        // SAFETY: `item` is an object if it is not null.
+        if item.is_null() || unsafe { ffi::PyBytes_CheckExact(item) } == 0 {
+            drop(PyErr::take(items.py()));
+            return None;
+        }
+        // SAFETY: it is a bytes object, which never changes, and which its container keeps alive.
+        let bytes = unsafe {
+            let start = ffi::PyBytes_AsString(item).cast::<u8>();
+            std::slice::from_raw_parts(start, ffi::Py_SIZE(item).cast_unsigned())
+        };
+        if !keep(bytes.len()) {
+            break;
+        }
+        found.push(bytes);
+    }
+    Some(action(&found))
+}
+
+/// A bytes object of a fixed capacity that is filled from the front.
+pub struct Column<'py> {
+    object: Bound<'py, PyBytes>,
+    base: *mut u8,
+    filled: usize,
+    capacity: usize,
+}
+
+impl<'py> Column<'py> {
+    /// An empty column with room for `capacity` bytes.
+    pub fn new(py: Python<'py>, capacity: usize) -> PyResult<Self> {
+        let size = isize::try_from(capacity)?;
+        // SAFETY: a null pointer asks for uninitialised bytes, of which only `filled` are ever shown.
+        let object = unsafe {
+            let raw = ffi::PyBytes_FromStringAndSize(ptr::null(), size);
+            Bound::from_owned_ptr_or_err(py, raw)?.cast_into_unchecked::<PyBytes>()
+        };
+        // SAFETY: `object` is a bytes object that nobody else has seen yet, so its bytes may be written.
+        let base = unsafe { ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>() };
+        Ok(Self { object, base, filled: 0, capacity })
+    }
+
+    /// Add bytes at the end.
+    #[inline]
+    pub fn push(&mut self, source: &[u8]) {
+        assert!(source.len() <= self.capacity - self.filled, "the column is full");
+        // SAFETY: just checked that the room is there; a new object cannot overlap `source`.
+        unsafe { ptr::copy_nonoverlapping(source.as_ptr(), self.base.add(self.filled), source.len()) };
+        self.filled += source.len();
+    }
+
+    /// What was pushed, as bytes.
+    pub fn finish(self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        if self.filled == self.capacity {
+            return self.object;
+        }
+        // SAFETY: `filled` bytes were written.
+        PyBytes::new(py, unsafe { std::slice::from_raw_parts(self.base, self.filled) })
+    }
+}
+
+/// A value that the GIL protects: no lock, no atomic.  The module declares `gil_used`, so there always is a GIL.
+pub struct GilCell<T> {
+    busy: Cell<bool>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: both cells are only touched in `with`, which needs the GIL.
+unsafe impl<T: Send> Sync for GilCell<T> {}
+
+impl<T> GilCell<T> {
+    /// A cell around `value`.
+    pub const fn new(value: T) -> Self {
+        Self { busy: Cell::new(false), value: UnsafeCell::new(value) }
+    }
+
+    /// Use the value.  Panics if `action` itself, or one that panicked, already does.
+    #[inline]
+    pub fn with<R>(&self, _py: Python<'_>, action: impl FnOnce(&mut T) -> R) -> R {
+        assert!(!self.busy.replace(true), "in use, or broken by an earlier panic");
+        // SAFETY: the GIL is held and `busy` was false, so this is the only reference.
+        let result = action(unsafe { &mut *self.value.get() });
+        self.busy.set(false);
+        result
+    }
+}
+
+/// CRC-32C of two words and a tail, extended from `seed`.
+#[inline]
+pub fn crc32c(seed: u32, words: [u64; 2], tail: &[u8]) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if tail.len() < SHORT && is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the feature was just detected.
+        return unsafe { crc32c_short(seed, words, tail) };
+    }
+    let seed = words.iter().fold(seed, |seed, word| crc32c::crc32c_append(seed, &word.to_le_bytes()));
+    crc32c::crc32c_append(seed, tail)
+}
+
+/// Below this, one chain of instructions beats the crate's three and the joining of them.
+#[cfg(target_arch = "x86_64")]
+const SHORT: usize = 768;
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+#[allow(clippy::cast_possible_truncation, reason = "the instruction leaves the upper half zero")]
+fn crc32c_short(seed: u32, words: [u64; 2], tail: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
+    let sum = _mm_crc32_u64(_mm_crc32_u64(u64::from(!seed), words[0]), words[1]);
+    let (words, tail) = tail.as_chunks::<8>();
+    let sum = words.iter().fold(sum, |sum, word| _mm_crc32_u64(sum, u64::from_le_bytes(*word)));
+    let (halves, tail) = tail.as_chunks::<4>();
+    let sum = halves.iter().fold(sum as u32, |sum, half| _mm_crc32_u32(sum, u32::from_le_bytes(*half)));
+    !tail.iter().fold(sum, |sum, byte| _mm_crc32_u8(sum, *byte))
+}
+
+/// Sleep while `word` holds `expected`, at most `timeout_ns`.
+#[cfg(target_os = "linux")]
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ns / 1_000_000_000).try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: (timeout_ns % 1_000_000_000).try_into().unwrap_or(0),
+    };
+    // SAFETY: the word and the timeout live until the call returns.  Shared, so without FUTEX_PRIVATE_FLAG.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const timeout) };
+}
+
+/// Wake everybody who sleeps on `word`.
+#[cfg(target_os = "linux")]
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the word lives until the call returns.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+}
+
+/// Without futexes: a short sleep, after which the caller looks again.
+#[cfg(not(target_os = "linux"))]
+pub fn futex_wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
+    if word.load(Ordering::SeqCst) == expected {
+        std::thread::sleep(std::time::Duration::from_nanos(timeout_ns.min(1_000_000)));
+    }
+}
+
+/// Without futexes: nothing, as sleepers look again by themselves.
+#[cfg(not(target_os = "linux"))]
+pub fn futex_wake(_word: &AtomicU32) {}

@@ -1,0 +1,107 @@
+//! One record: its bytes in a segment, and its checksum.
+//!
+//! | offset | size | field        | type | meaning                                                     |
+//! | -----: | ---: | ------------ | ---- | ----------------------------------------------------------- |
+//! |      0 |    4 | length       | u32  | payload bytes, this header and the padding not counted      |
+//! |      4 |    4 | checksum     | u32  | CRC-32C of bytes 8..24+length, extended from the seed length |
+//! |      8 |    8 | timestamp_ns | u64  | append time, nanoseconds since 1970                         |
+//! |     16 |    8 | ext_id       | u64  | caller's id; 0: none                                        |
+//!
+//! Little-endian, then the payload, then zeros up to a multiple of 8.  The checksum is the commit mark and is stored
+//! last: 0 means that nothing is committed here, so a sum of 0 is stored as 0xFFFFFFFF.  A length of 0xFFFFFFFF with
+//! a mark means that the segment was sealed here.
+
+use crate::memory::{Region, Writable, crc32c};
+
+#[cfg(target_endian = "big")]
+compile_error!("the format is little-endian, and so must be the machine");
+
+/// Bytes in front of every payload.
+pub const HEADER: usize = 24;
+/// The length that says "sealed here", so no payload may have it.
+pub const SEAL: u32 = u32::MAX;
+const MARK: usize = 4;
+const TIMESTAMP: usize = 8;
+const EXT_ID: usize = 16;
+
+/// Whole bytes of a record with a payload of `length`.
+#[inline]
+pub const fn size(length: usize) -> usize {
+    HEADER + ((length + 7) & !7)
+}
+
+/// The commit mark of a record: CRC-32C of `timestamp_ns | ext_id | payload`, extended from the length.
+#[inline]
+pub fn checksum(length: u32, words: [u64; 2], payload: &[u8]) -> u32 {
+    match crc32c(length, words, payload) {
+        0 => u32::MAX,
+        sum => sum,
+    }
+}
+
+/// The 24 bytes in front of a payload, as loaded.
+#[derive(Clone, Copy)]
+pub struct Header {
+    /// The commit mark.
+    pub mark: u32,
+    /// Payload bytes, or `SEAL`.
+    pub length: u32,
+}
+
+impl Header {
+    /// Load the mark, and only then the length.
+    #[inline]
+    pub fn load(region: &Region, offset: usize) -> Self {
+        let mark = region.acquire32(offset + MARK);
+        Self { mark, length: region.load32(offset) }
+    }
+}
+
+/// Append time of the record at `offset`.
+#[inline]
+pub fn timestamp_ns(region: &Region, offset: usize) -> u64 {
+    region.load64(offset + TIMESTAMP)
+}
+
+/// Caller's id of the record at `offset`.
+#[inline]
+pub fn ext_id(region: &Region, offset: usize) -> u64 {
+    region.load64(offset + EXT_ID)
+}
+
+/// A payload to be written, and whether anybody could change it meanwhile.
+#[derive(Clone, Copy)]
+pub enum Payload<'a> {
+    /// Of a bytes object.
+    Fixed(&'a [u8]),
+    /// Of any other buffer: the sum is taken of what was stored, so that the record is sound whatever happens.
+    Shared(&'a [u8]),
+}
+
+impl<'a> Payload<'a> {
+    /// Its bytes.
+    #[inline]
+    pub const fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Fixed(bytes) | Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+/// Write a record but for its mark, and return the mark.  `size(payload.len())` bytes are overwritten.
+#[inline]
+pub fn write(segment: &Writable, offset: usize, words: [u64; 2], payload: Payload<'_>) -> u32 {
+    #[allow(clippy::cast_possible_truncation, reason = "every length is checked against SEAL before")]
+    let length = payload.bytes().len() as u32;
+    let stored = segment.store(offset, length, words, payload.bytes());
+    match payload {
+        Payload::Fixed(bytes) => checksum(length, words, bytes),
+        Payload::Shared(_) => checksum(length, words, stored),
+    }
+}
+
+/// Store a record's mark after everything before it.
+#[inline]
+pub fn publish(segment: &Writable, offset: usize, mark: u32) {
+    segment.atomic32(offset + MARK).store(mark, std::sync::atomic::Ordering::Release);
+}

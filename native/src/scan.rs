@@ -1,0 +1,408 @@
+//! Reading: from one record to the next, in one segment.
+//!
+//! Nothing here writes, and nothing looks at or past the limit it is given.  Whoever hops (skip, find_timestamp,
+//! index_records) trusts lengths that were verified before; whoever returns records or counts checks each CRC.
+
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::memory::{Column, Region};
+use crate::object::RecordType;
+use crate::record::{self, HEADER, Header, SEAL};
+
+/// Stopped because enough was read.
+pub const MORE: u8 = 0;
+/// Nothing is committed at the offset.
+pub const EMPTY: u8 = 1;
+/// The segment was sealed at the offset.
+pub const SEALED: u8 = 2;
+/// There is a mark at the offset, but no whole record with that checksum.
+pub const BAD: u8 = 3;
+/// No header fits below the limit.
+pub const END: u8 = 4;
+
+/// A place in a buffer: anything that could not be one is a ValueError.
+pub struct Place(pub usize);
+
+impl<'py> FromPyObject<'_, 'py> for Place {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match object.extract::<usize>() {
+            Ok(place) => Ok(Self(place)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => Err(outside()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn outside() -> PyErr {
+    PyValueError::new_err("the offset or the limit is outside the buffer")
+}
+
+/// Records of one buffer below a limit.
+struct Window {
+    region: Region,
+    limit: usize,
+}
+
+impl Window {
+    fn new(buffer: &Bound<'_, PyAny>, offset: &Place, limit: &Place) -> PyResult<Self> {
+        let region = Region::readable(buffer)?;
+        if offset.0 > region.len() || limit.0 > region.len() {
+            return Err(outside());
+        }
+        Ok(Self { region, limit: limit.0 })
+    }
+
+    fn aligned(buffer: &Bound<'_, PyAny>, offset: &Place, limit: &Place) -> PyResult<Self> {
+        if !offset.0.is_multiple_of(8) {
+            return Err(PyValueError::new_err("the offset is not a multiple of 8"));
+        }
+        Self::new(buffer, offset, limit)
+    }
+
+    /// The header of the record at `offset`, if one fits there, without a look at its CRC.
+    #[inline]
+    fn peek(&self, offset: usize) -> Result<Header, u8> {
+        if offset + HEADER > self.limit {
+            return Err(END);
+        }
+        let header = Header::load(&self.region, offset);
+        if header.mark == 0 {
+            Err(EMPTY)
+        } else if header.length == SEAL {
+            Err(SEALED)
+        } else if record::size(header.length as usize) > self.limit - offset {
+            Err(BAD)
+        } else {
+            Ok(header)
+        }
+    }
+
+    #[inline]
+    fn sound(&self, offset: usize, header: Header) -> bool {
+        record::checksum(header.length, self.words(offset), self.payload(offset, header)) == header.mark
+    }
+
+    /// The header of the record at `offset`, verified.
+    #[inline]
+    fn read(&self, offset: usize) -> Result<Header, u8> {
+        let header = self.peek(offset)?;
+        if self.sound(offset, header) { Ok(header) } else { Err(BAD) }
+    }
+
+    #[inline]
+    fn words(&self, offset: usize) -> [u64; 2] {
+        [record::timestamp_ns(&self.region, offset), record::ext_id(&self.region, offset)]
+    }
+
+    #[inline]
+    fn payload(&self, offset: usize, header: Header) -> &[u8] {
+        self.region.slice(offset + HEADER, header.length as usize)
+    }
+
+    #[inline]
+    fn record<'py>(
+        &self,
+        py: Python<'py>,
+        kind: &RecordType<'py>,
+        offset: usize,
+        header: Header,
+        sequence: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let payload = PyBytes::new(py, self.payload(offset, header));
+        kind.record(sequence, self.words(offset), payload)
+    }
+}
+
+#[inline]
+const fn next(offset: usize, header: Header) -> usize {
+    offset + record::size(header.length as usize)
+}
+
+type Scanned<'py> = (Bound<'py, PyList>, usize, u8);
+
+/// Read records from `offset`, each verified: `(records, next_offset, state)`.
+#[pyfunction]
+pub fn scan<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    offset: Place,
+    limit: Place,
+    sequence: u64,
+    max_records: u64,
+    max_bytes: u64,
+) -> PyResult<Scanned<'py>> {
+    let window = Window::aligned(buffer, &offset, &limit)?;
+    let (mut offset, mut bytes) = (offset.0, 0_u64);
+    let (kind, mut records) = (RecordType::get(py)?, Vec::new());
+    let state = loop {
+        if records.len() as u64 >= max_records || bytes >= max_bytes {
+            break MORE;
+        }
+        match window.read(offset) {
+            Err(state) => break state,
+            Ok(header) => {
+                records.push(window.record(py, &kind, offset, header, sequence + records.len() as u64)?);
+                bytes += u64::from(header.length);
+                offset = next(offset, header);
+            }
+        }
+    };
+    Ok((PyList::new(py, records)?, offset, state))
+}
+
+/// What a pass over the headers found: how much to allocate.
+struct Extent {
+    count: usize,
+    bytes: usize,
+    state: u8,
+}
+
+/// Arrow offsets are i32, so a batch ends before its payloads pass this.
+const COLUMN_BYTES_MAX: u64 = i32::MAX as u64;
+
+fn extent(window: &Window, mut offset: usize, max_records: u64, max_bytes: u64) -> PyResult<Extent> {
+    let (mut count, mut bytes) = (0_u64, 0_u64);
+    let state = loop {
+        if count >= max_records || bytes >= max_bytes {
+            break MORE;
+        }
+        match window.peek(offset) {
+            Err(state) => break state,
+            Ok(header) if bytes + u64::from(header.length) > COLUMN_BYTES_MAX => {
+                if count == 0 {
+                    return Err(PyOverflowError::new_err("the payload is too large for a column"));
+                }
+                break MORE;
+            }
+            Ok(header) => {
+                count += 1;
+                bytes += u64::from(header.length);
+                offset = next(offset, header);
+            }
+        }
+    };
+    Ok(Extent { count: usize::try_from(count)?, bytes: usize::try_from(bytes)?, state })
+}
+
+struct Columns<'py> {
+    timestamps: Column<'py>,
+    ext_ids: Column<'py>,
+    offsets: Column<'py>,
+    payloads: Column<'py>,
+    bytes: i32,
+}
+
+impl<'py> Columns<'py> {
+    fn new(py: Python<'py>, extent: &Extent) -> PyResult<Self> {
+        let mut offsets = Column::new(py, (extent.count + 1) * 4)?;
+        offsets.push(&0_i32.to_le_bytes());
+        Ok(Self {
+            timestamps: Column::new(py, extent.count * 8)?,
+            ext_ids: Column::new(py, extent.count * 8)?,
+            offsets,
+            payloads: Column::new(py, extent.bytes)?,
+            bytes: 0,
+        })
+    }
+
+    #[inline]
+    fn push(&mut self, window: &Window, offset: usize, header: Header) {
+        self.timestamps.push(window.region.slice(offset + 8, 8));
+        self.ext_ids.push(window.region.slice(offset + 16, 8));
+        self.payloads.push(window.payload(offset, header));
+        self.bytes += header.length.cast_signed();
+        self.offsets.push(&self.bytes.to_le_bytes());
+    }
+}
+
+type Filled<'py> = (usize, usize, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// Read records as columns, each verified:
+/// `(count, next_offset, state, timestamps, ext_ids, offsets, payloads)`.
+#[pyfunction]
+pub fn columns<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    offset: Place,
+    limit: Place,
+    sequence: u64,
+    max_records: u64,
+    max_bytes: u64,
+) -> PyResult<Filled<'py>> {
+    let _ = sequence;
+    let window = Window::aligned(buffer, &offset, &limit)?;
+    let extent = extent(&window, offset.0, max_records, max_bytes)?;
+    let mut columns = Columns::new(py, &extent)?;
+    let (mut offset, mut count, mut state) = (offset.0, 0, extent.state);
+    while count < extent.count {
+        match window.read(offset) {
+            Err(found) => {
+                state = found;
+                break;
+            }
+            Ok(header) => {
+                columns.push(&window, offset, header);
+                offset = next(offset, header);
+                count += 1;
+            }
+        }
+    }
+    let Columns { timestamps, ext_ids, offsets, payloads, .. } = columns;
+    Ok((count, offset, state, timestamps.finish(py), ext_ids.finish(py), offsets.finish(py), payloads.finish(py)))
+}
+
+/// Running totals of the records gone over.
+struct Totals {
+    count: u64,
+    first: u64,
+    last: u64,
+    max: u64,
+    min_ext_id: u64,
+    max_ext_id: u64,
+}
+
+impl Totals {
+    const NONE: Self = Self { count: 0, first: 0, last: 0, max: 0, min_ext_id: u64::MAX, max_ext_id: 0 };
+
+    #[inline]
+    fn add(&mut self, timestamp_ns: u64, ext_id: u64) {
+        if self.count == 0 {
+            self.first = timestamp_ns;
+        }
+        self.count += 1;
+        self.last = timestamp_ns;
+        self.max = self.max.max(timestamp_ns);
+        self.min_ext_id = self.min_ext_id.min(ext_id);
+        self.max_ext_id = self.max_ext_id.max(ext_id);
+    }
+}
+
+fn verify_all(window: &Window, mut offset: usize) -> (Totals, usize, u8) {
+    let mut totals = Totals::NONE;
+    loop {
+        match window.read(offset) {
+            Err(state) => return (totals, offset, state),
+            Ok(header) => {
+                totals.add(record::timestamp_ns(&window.region, offset), record::ext_id(&window.region, offset));
+                offset = next(offset, header);
+            }
+        }
+    }
+}
+
+type Verified = (u64, usize, u8, u64, u64, u64, u64, u64);
+
+/// Check every CRC from `offset` until there is no record:
+/// `(count, next_offset, state, first_ts, last_ts, max_ts, min_ext, max_ext)`.
+#[pyfunction]
+pub fn verify(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Verified> {
+    let window = Window::aligned(buffer, &offset, &limit)?;
+    let (totals, next_offset, state) = py.detach(|| verify_all(&window, offset.0));
+    let Totals { count, first, last, max, min_ext_id, max_ext_id } = totals;
+    Ok((count, next_offset, state, first, last, max, min_ext_id, max_ext_id))
+}
+
+/// Hop over up to `count` records by their lengths: `(next_offset, hopped)`.
+#[pyfunction]
+pub fn skip(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place, count: u64) -> PyResult<(usize, u64)> {
+    let window = Window::aligned(buffer, &offset, &limit)?;
+    let (mut offset, mut hopped) = (offset.0, 0);
+    while hopped < count {
+        let Ok(header) = window.peek(offset) else { break };
+        offset = next(offset, header);
+        hopped += 1;
+    }
+    Ok((offset, hopped))
+}
+
+/// Index entries (u64 offset, u64 running maximum of the timestamps) for every `interval`-th of up to `count` records.
+#[pyfunction]
+pub fn index_records<'py>(
+    py: Python<'py>,
+    buffer: &Bound<'py, PyAny>,
+    offset: Place,
+    limit: Place,
+    count: u64,
+    interval: u64,
+    max_timestamp_ns: u64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    if interval == 0 {
+        return Err(PyValueError::new_err("the interval is at least 1"));
+    }
+    let window = Window::aligned(buffer, &offset, &limit)?;
+    let (mut offset, mut max, mut entries) = (offset.0, max_timestamp_ns, Vec::new());
+    for ordinal in 0..count {
+        let Ok(header) = window.peek(offset) else { break };
+        max = max.max(record::timestamp_ns(&window.region, offset));
+        if ordinal.is_multiple_of(interval) {
+            entries.extend_from_slice(&(offset as u64).to_le_bytes());
+            entries.extend_from_slice(&max.to_le_bytes());
+        }
+        offset = next(offset, header);
+    }
+    Ok(PyBytes::new(py, &entries))
+}
+
+/// Hop to the first record whose timestamp is at least `timestamp_ns`: `(hopped, next_offset, state)`.
+#[pyfunction]
+pub fn find_timestamp(
+    buffer: &Bound<'_, PyAny>,
+    offset: Place,
+    limit: Place,
+    timestamp_ns: u64,
+) -> PyResult<(u64, usize, u8)> {
+    let window = Window::aligned(buffer, &offset, &limit)?;
+    let (mut offset, mut hopped) = (offset.0, 0);
+    let state = loop {
+        match window.peek(offset) {
+            Err(state) => break state,
+            Ok(_) if record::timestamp_ns(&window.region, offset) >= timestamp_ns => break MORE,
+            Ok(header) => {
+                offset = next(offset, header);
+                hopped += 1;
+            }
+        }
+    };
+    Ok((hopped, offset, state))
+}
+
+/// The first offset from `offset` on, in steps of 8, with a whole valid record, or -1.
+#[pyfunction]
+pub fn find_record(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<isize> {
+    let window = Window::new(buffer, &offset, &limit)?;
+    let found = py.detach(|| {
+        let mut place = offset.0.next_multiple_of(8);
+        while place + HEADER <= window.limit {
+            if window.read(place).is_ok() {
+                return Some(place);
+            }
+            place += 8;
+        }
+        None
+    });
+    found.map_or(Ok(-1), |place| Ok(isize::try_from(place)?))
+}
+
+/// The offset just past the last byte of `[offset, limit)` that is not zero, or `offset`.
+#[pyfunction]
+pub fn nonzero_end(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<usize> {
+    let window = Window::new(buffer, &offset, &limit)?;
+    let offset = offset.0;
+    if offset >= window.limit {
+        return Ok(offset);
+    }
+    Ok(py.detach(|| offset + used(window.region.slice(offset, window.limit - offset))))
+}
+
+fn used(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 256;
+    let mut end = bytes.len();
+    while end >= BLOCK && bytes[end - BLOCK..end].iter().fold(0, |all, byte| all | byte) == 0 {
+        end -= BLOCK;
+    }
+    bytes[..end].iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
+}

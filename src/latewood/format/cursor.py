@@ -1,0 +1,92 @@
+"""`readers/<name>.meta`: a reader's durable position, in two slots that take turns.
+
+Slot, `SIZE` bytes; slot 0 is at byte 0 and slot 1 at byte 4096, so that no disk tears both:
+
+| offset | size | field        | type | meaning                                       |
+| -----: | ---: | ------------ | ---- | --------------------------------------------- |
+|      0 |    8 | magic        | [u8] | "LWCURSOR"                                    |
+|      8 |    2 | version      | u16  | 1                                             |
+|     10 |    2 | reserved     | u16  | 0                                             |
+|     12 |    4 | checksum     | u32  | CRC-32C of these 56 bytes, this field as zero |
+|     16 |    8 | generation   | u64  | the higher of two sound slots counts          |
+|     24 |    8 | segment_id   | u64  | segment of the next record to read            |
+|     32 |    8 | offset       | u64  | where that record begins in its file          |
+|     40 |    8 | sequence     | u64  | its sequence; this decides, the two above help |
+|     48 |    8 | committed_at | u64  | nanoseconds since 1970                        |
+
+Little-endian.  Older programs wrote 16 bytes, {segment_id u64, offset u64}, or 8, {offset u64} in segment 0: a
+file of exactly that length is read as such, and its sequence is looked up.  Format: docs/format/cursor.md
+"""
+
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from latewood.errors import CorruptError
+from latewood.format.checked import Frame
+
+SIZE: Final = 56
+SLOT_OFFSETS: Final = (0, 4096)
+FILE_BYTES_MAX: Final = SLOT_OFFSETS[1] + SIZE
+VERSION: Final = 1
+_MAGIC: Final = b"LWCURSOR"
+_LAYOUT: Final = struct.Struct(
+    "<"
+    "8s"  # magic
+    "H"  # version
+    "H"  # reserved
+    "I"  # checksum
+    "Q"  # generation
+    "Q"  # segment_id
+    "Q"  # offset
+    "Q"  # sequence
+    "Q"  # committed_at
+)
+assert _LAYOUT.size == SIZE
+_FRAME: Final = Frame("cursor", _MAGIC, VERSION, 8, 2, 12, SIZE)
+_LEGACY: Final = {8: struct.Struct("<Q"), 16: struct.Struct("<QQ")}
+
+
+class Cursor(NamedTuple):
+    """One decoded slot."""
+
+    generation: int
+    segment_id: int
+    offset: int
+    sequence: int | None
+    """None in files of older programs, which stored none."""
+    committed_at: int
+
+
+def encode(cursor: Cursor) -> bytes:
+    """Return one slot's 56 bytes; the sequence must be known."""
+    return _FRAME.sign(_LAYOUT.pack(_MAGIC, VERSION, 0, 0, *cursor))
+
+
+def slot_of(generation: int) -> int:
+    """Return the slot, 0 or 1, in which a generation is written."""
+    return generation % len(SLOT_OFFSETS)
+
+
+def decode_file(raw: bytes, path: Path) -> Cursor:
+    """Return the position that a whole reader file holds.
+
+    Raises:
+        CorruptError: neither slot is sound.
+        UnsupportedVersion: a later program wrote the only readable slot.
+    """
+    if len(raw) in _LEGACY:
+        *segment, offset = _LEGACY[len(raw)].unpack(raw)
+        return Cursor(0, segment[0] if segment else 0, offset, None, 0)
+    sound = []
+    for at in SLOT_OFFSETS:
+        slot = raw[at : at + SIZE]
+        try:
+            _FRAME.check(slot, path, at)
+        except CorruptError as error:
+            damage = error
+            continue
+        sound.append(Cursor(*_LAYOUT.unpack(slot)[4:]))
+    if not sound:
+        raise damage
+    return max(sound)

@@ -1,0 +1,155 @@
+"""The manifest's entries as they stand on disk, decoded one at a time.
+
+A log may have a hundred thousand sealed segments; opening it must not decode them.  The table keeps their
+bytes and finds an entry by arithmetic where all have the same length, which is so until segment ids pass nine
+digits; then it walks them once.
+
+The bytes are shared between successive manifests, which only add at the end: a table sees its own stretch
+of them, so it is an immutable value all the same.  One thread, the log's writer, calls `append`.
+"""
+
+import struct
+from bisect import bisect_right
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from latewood.errors import ManifestCorrupted
+from latewood.kernel import crc32c
+
+ENTRY_SIZE: Final = 26
+_LAYOUT: Final = struct.Struct(
+    "<"
+    "Q"  # start_seq
+    "Q"  # end_seq
+    "Q"  # size
+    "H"  # path_len
+)
+assert _LAYOUT.size == ENTRY_SIZE
+
+
+class SegmentEntry(NamedTuple):
+    """One sealed segment, as the manifest knows it."""
+
+    start_sequence: int
+    end_sequence: int
+    """The last sequence, included."""
+    size: int
+    path: str
+
+    @property
+    def segment_id(self) -> int:
+        """The number in the file's name."""
+        return int(self.path.rpartition("/")[2].partition(".")[0])
+
+
+def encode_entry(entry: SegmentEntry) -> bytes:
+    """Return one entry's bytes."""
+    path = entry.path.encode()
+    return _LAYOUT.pack(entry.start_sequence, entry.end_sequence, entry.size, len(path)) + path
+
+
+class EntryTable:
+    """A sequence of entries, oldest first."""
+
+    def __init__(self, raw: bytearray, count: int, checksum: int, path: Path) -> None:
+        self._raw, self._start, self._stop = raw, 0, len(raw)
+        self._count, self._path = count, path
+        self.checksum = checksum
+        self._offsets: list[int] | None = None
+        self._stride = self._uniform_stride()
+
+    @classmethod
+    def empty(cls, path: Path) -> "EntryTable":
+        """Return a table without entries; `path` names the manifest in errors."""
+        return cls(bytearray(), 0, 0, path)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> SegmentEntry:
+        """Decode one entry.
+
+        Raises:
+            IndexError: there is none.
+            ManifestCorrupted: the bytes do not make an entry.
+        """
+        if index < 0:
+            index += self._count
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self._decode(self._offset(index))
+
+    def raw(self, start: int = 0) -> bytes:
+        """Return the entries' bytes from byte `start` on."""
+        return bytes(memoryview(self._raw)[self._start + start : self._stop])
+
+    def extends(self, other: "EntryTable") -> bool:
+        """Say whether this table is `other` with entries added at the end."""
+        return self._raw is other._raw and self._start == other._start and self._stop >= other._stop
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of all entries."""
+        return self._stop - self._start
+
+    def append(self, entry: SegmentEntry) -> "EntryTable":
+        """Return a table with one entry more."""
+        encoded = encode_entry(entry)
+        raw = self._raw if len(self._raw) == self._stop else self._raw[: self._stop]
+        raw += encoded
+        table = EntryTable.empty(self._path)
+        table._raw, table._start, table._stop = raw, self._start, self._stop + len(encoded)
+        table._count = self._count + 1
+        table.checksum = crc32c(encoded, self.checksum)
+        table._stride = len(encoded) if self._count == 0 or self._stride == len(encoded) else 0
+        return table
+
+    def without_first(self, count: int) -> "EntryTable":
+        """Return a table without the `count` oldest entries."""
+        start = self._offset(count) if count < self._count else self._stop
+        raw = self._raw[start : self._stop]
+        return EntryTable(raw, self._count - count, crc32c(raw), self._path)
+
+    def index_of_sequence(self, sequence: int) -> int:
+        """Return the index of the last entry that starts at or before `sequence`, or -1."""
+        return bisect_right(self, sequence, key=lambda entry: entry.start_sequence) - 1
+
+    def index_after_segment(self, segment_id: int) -> int:
+        """Return the index of the first entry whose id is above `segment_id`."""
+        return bisect_right(self, segment_id, key=lambda entry: entry.segment_id)
+
+    def _uniform_stride(self) -> int:
+        if not self._count:
+            self._check(self._start == self._stop, self._start)
+            return 0
+        first = self._entry_bytes(self._start)
+        return first if first * self._count == self._stop - self._start else 0
+
+    def _offset(self, index: int) -> int:
+        if self._stride:
+            return self._start + index * self._stride
+        if self._offsets is None:
+            self._offsets = self._walk()
+        return self._offsets[index]
+
+    def _walk(self) -> list[int]:
+        offsets, at = [], self._start
+        for _ in range(self._count):
+            offsets.append(at)
+            at += self._entry_bytes(at)
+        self._check(at == self._stop, at)
+        return offsets
+
+    def _entry_bytes(self, at: int) -> int:
+        self._check(at + ENTRY_SIZE <= self._stop, at)
+        return ENTRY_SIZE + int(_LAYOUT.unpack_from(self._raw, at)[3])
+
+    def _decode(self, at: int) -> SegmentEntry:
+        end = at + self._entry_bytes(at)
+        self._check(end <= self._stop and self._stride in (0, end - at), at)
+        start, last, size, _ = _LAYOUT.unpack_from(self._raw, at)
+        return SegmentEntry(start, last, size, self._raw[at + ENTRY_SIZE : end].decode())
+
+    def _check(self, sound: bool, at: int) -> None:  # noqa: FBT001 - an assertion, not a mode
+        if not sound:
+            raise ManifestCorrupted("an entry of the manifest is cut short", self._path, at)  # noqa: EM101

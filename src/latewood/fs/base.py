@@ -1,0 +1,113 @@
+"""What Latewood asks of a file system, and no more.
+
+`PosixFS` is the real one; `latewood.testing` has one in memory and one that cuts the power.  Errors of
+the operating system surface as `StorageError`, `DiskFull`, `NotFoundError` or `ReadOnlyError`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+
+class Mapping(Protocol):
+    """A file's bytes in memory, shared with every other mapping of it."""
+
+    view: memoryview
+
+    def close(self) -> None:
+        """Let go of the memory, now or when the last view of it dies."""
+        ...
+
+
+class File(Protocol):
+    """One open file.  Not thread-safe, but for `sync`."""
+
+    path: Path
+
+    def size(self) -> int:
+        """Return its length in bytes."""
+        ...
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Grow to `size` bytes of zeros that the disk has promised room for.  Never shrinks."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut, or grow with zeros, to `size` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Make the contents and length durable.  Releases the GIL."""
+        ...
+
+    def map(self, length: int, *, writable: bool) -> Mapping:
+        """Map the first `length` bytes, which must exist."""
+        ...
+
+    def close(self) -> None:
+        """Close it.  Mappings live on."""
+        ...
+
+
+class Lock(Protocol):
+    """The right to write, held until `close` or the end of the process."""
+
+    def close(self) -> None:
+        """Give it up."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The disk."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        """Open a file; `create` makes it (mode 0600) if it is not there and implies `write`."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Say whether there is a file or directory."""
+        ...
+
+    def is_writable(self, path: Path) -> bool:
+        """Say whether this process may create files in the directory `path`."""
+        ...
+
+    def list(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted; none if there is no directory."""
+        ...
+
+    def walk(self, path: Path) -> Iterator[Path]:
+        """Yield every file under a directory, sorted within each directory."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory (mode 0700) and its parents, durably, if it is not there."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` with `source`, atomically."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        ...
+
+    def lock(self, path: Path) -> Lock:
+        """Take the lock file at `path`, making it if need be.
+
+        Raises:
+            Locked: a living process, perhaps this one, holds it.
+        """
+        ...

@@ -1,0 +1,206 @@
+"""The real disk.
+
+Every file is made with mode 0600 and every directory with 0700.  Errors of the operating system are
+turned into ours, so that callers branch on what to do next and not on errno.
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
+from latewood.fs.fork import close_after_fork
+
+_FILE_MODE = 0o600
+_DIRECTORY_MODE = 0o700
+
+
+def _translated(error: OSError, path: Path) -> LatewoodError:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return DiskFull(f"{path}: {reason}; free some space and try again")
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return NotFoundError(f"{path}: {reason}")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return ReadOnlyError(f"{path}: {reason}; check its owner and mode")
+    return StorageError(f"{path}: {reason}")
+
+
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _translated(error, path) from error
+
+
+class PosixMapping:
+    """A shared mapping of a file's first bytes."""
+
+    def __init__(self, descriptor: int, length: int, *, writable: bool) -> None:
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._mmap = mmap.mmap(descriptor, length, access=access)
+        self.view = memoryview(self._mmap)
+
+    def close(self) -> None:
+        """Unmap, or leave that to the last view of it."""
+        with suppress(BufferError):
+            self.view.release()
+            self._mmap.close()
+
+
+class PosixFile:
+    """One file descriptor."""
+
+    def __init__(self, path: Path, flags: int) -> None:
+        self.path = path
+        with _errors_of(path):
+            self._descriptor = os.open(path, flags, _FILE_MODE)
+
+    def size(self) -> int:
+        """Return its length in bytes."""
+        with _errors_of(self.path):
+            return os.fstat(self._descriptor).st_size
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
+        parts = []
+        with _errors_of(self.path):
+            while length > 0 and (part := os.pread(self._descriptor, length, offset)):
+                parts.append(part)
+                length -= len(part)
+                offset += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`."""
+        rest = memoryview(data)
+        with _errors_of(self.path):
+            while rest:
+                written = os.pwrite(self._descriptor, rest, offset)
+                rest, offset = rest[written:], offset + written
+
+    def allocate(self, size: int) -> None:
+        """Grow to `size` bytes of zeros that the disk has promised room for."""
+        with _errors_of(self.path):
+            os.posix_fallocate(self._descriptor, 0, size)
+
+    def truncate(self, size: int) -> None:
+        """Cut, or grow with zeros, to `size` bytes."""
+        with _errors_of(self.path):
+            os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        """Make contents and length durable."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise _translated(error, self.path) from error
+
+    def map(self, length: int, *, writable: bool) -> PosixMapping:
+        """Map the first `length` bytes."""
+        with _errors_of(self.path):
+            return PosixMapping(self._descriptor, length, writable=writable)
+
+    def close(self) -> None:
+        """Close the descriptor once."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class PosixLock:
+    """An flock: the kernel drops it with the process, so a dead holder never blocks."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = PosixFile(path, os.O_RDWR | os.O_CREAT)
+        descriptor = self._file._descriptor  # noqa: SLF001 - one module, one owner of descriptors
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = self._file.pread(20, 0).strip(b"\0\n ")
+            self._file.close()
+            raise Locked(path, int(holder) if holder.isdigit() else 0) from None
+        self._file.pwrite(f"{os.getpid():<19}\n".encode(), 0)
+        # A child of fork inherits the descriptor; left open there, the lock would outlive the parent.
+        close_after_fork(self)
+
+    def close(self) -> None:
+        """Give the lock up, also on behalf of children that inherited it."""
+        descriptor = self._file._descriptor  # noqa: SLF001 - one module, one owner of descriptors
+        if descriptor >= 0:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._file.close()
+
+    def abandon_after_fork(self) -> None:
+        """Close the child's descriptor; the parent's keeps the lock."""
+        self._file.close()
+
+
+class PosixFS:
+    """The disk, through the operating system."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> PosixFile:
+        """Open a file; `create` makes it if it is not there and implies `write`."""
+        flags = os.O_RDWR if write or create else os.O_RDONLY
+        return PosixFile(path, flags | (os.O_CREAT if create else 0))
+
+    def exists(self, path: Path) -> bool:
+        """Say whether there is a file or directory."""
+        return os.path.lexists(path)
+
+    def is_writable(self, path: Path) -> bool:
+        """Say whether this process may create files in the directory `path`."""
+        read_only = os.statvfs(path).f_flag & os.ST_RDONLY if path.exists() else 0
+        return not read_only and os.access(path, os.W_OK)
+
+    def list(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted; none if there is no directory."""
+        with _errors_of(path):
+            return sorted(os.listdir(path)) if path.is_dir() else []
+
+    def walk(self, path: Path) -> Iterator[Path]:
+        """Yield every file under a directory, sorted within each directory."""
+        for directory, directories, names in os.walk(path):
+            directories.sort()
+            for name in sorted(names):
+                yield Path(directory, name)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and its parents, durably, if it is not there."""
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        with _errors_of(path):
+            with suppress(FileExistsError):
+                path.mkdir(_DIRECTORY_MODE)
+            if not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, "is a file, not a directory", str(path))
+        self.sync_directory(path.parent)
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        with _errors_of(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` with `source`, atomically."""
+        with _errors_of(target):
+            source.replace(target)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        with _errors_of(path):
+            path.unlink()
+
+    def lock(self, path: Path) -> PosixLock:
+        """Take the lock file at `path`."""
+        return PosixLock(path)

@@ -1,0 +1,66 @@
+"""Hot loops over the bytes of segments.
+
+One whole module is picked, once: `latewood._native` where it is built, else `latewood.kernel.pure`, which
+LATEWOOD_PURE=1 forces.  Both have the same names; `NAME` says which one it is.
+"""
+
+# ruff: noqa: TC004 - every name imported for the types is set at run time too
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from latewood._native import (
+        BAD,
+        EMPTY,
+        END,
+        MORE,
+        NAME,
+        SEALED,
+        Appender,
+        Record,
+        arm,
+        columns,
+        crc32c,
+        find_record,
+        find_timestamp,
+        index_records,
+        nonzero_end,
+        scan,
+        skip,
+        verify,
+        wait,
+        wake_all,
+    )
+
+__all__ = [
+    "BAD",
+    "EMPTY",
+    "END",
+    "MORE",
+    "NAME",
+    "SEALED",
+    "Appender",
+    "Record",
+    "arm",
+    "columns",
+    "crc32c",
+    "find_record",
+    "find_timestamp",
+    "index_records",
+    "nonzero_end",
+    "scan",
+    "skip",
+    "verify",
+    "wait",
+    "wake_all",
+]
+
+if not TYPE_CHECKING:
+    if os.environ.get("LATEWOOD_PURE") == "1":
+        from latewood.kernel import pure as _picked
+    else:
+        try:
+            from latewood import _native as _picked
+        except ImportError:
+            from latewood.kernel import pure as _picked
+    globals().update({name: getattr(_picked, name) for name in __all__})

@@ -1,0 +1,50 @@
+"""The kernel in Python: the reference, and the fallback where the native twin is not built.
+
+The twin in `native/` has the same names, does the same and passes the same tests.
+"""
+
+from typing import Final
+
+from latewood.kernel.pure_appender import Appender
+from latewood.kernel.pure_futex import arm, wait, wake_all
+from latewood.kernel.pure_record import Record, crc32c
+from latewood.kernel.pure_scan import (
+    BAD,
+    EMPTY,
+    END,
+    MORE,
+    SEALED,
+    columns,
+    find_record,
+    find_timestamp,
+    index_records,
+    nonzero_end,
+    scan,
+    skip,
+    verify,
+)
+
+NAME: Final = "pure"
+
+__all__ = [
+    "BAD",
+    "EMPTY",
+    "END",
+    "MORE",
+    "NAME",
+    "SEALED",
+    "Appender",
+    "Record",
+    "arm",
+    "columns",
+    "crc32c",
+    "find_record",
+    "find_timestamp",
+    "index_records",
+    "nonzero_end",
+    "scan",
+    "skip",
+    "verify",
+    "wait",
+    "wake_all",
+]

@@ -1,0 +1,110 @@
+"""Batches of payloads: a list of bytes-likes, or an Arrow array that never becomes Python objects."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from latewood.errors import UsageError
+from latewood.kernel import Appender
+
+Column: TypeAlias = "int | array[int]"
+"""One value for all records, or one for each."""
+
+
+class Batch(Protocol):
+    """Payloads that the kernel can pack, from any of them on."""
+
+    count: int
+    timestamps_ns: "Column | None"
+
+    def largest(self) -> int:
+        """Return the length of the largest payload."""
+        ...
+
+    def payload_bytes(self, index: int) -> int:
+        """Return the length of one payload."""
+        ...
+
+    def pack(self, appender: Appender, start: int) -> int:
+        """Pack payloads from `start` on; return how many there was room for."""
+        ...
+
+
+class ListBatch:
+    """A list or tuple of bytes-likes."""
+
+    def __init__(self, payloads: Sequence[bytes], ext_ids: Column, timestamps_ns: "Column | None") -> None:
+        self._payloads = payloads if isinstance(payloads, list | tuple) else list(payloads)
+        self.count = len(self._payloads)
+        self._ext_ids = _checked(ext_ids, self.count, "ext_ids")
+        self.timestamps_ns = _checked(timestamps_ns, self.count, "timestamps_ns")
+
+    def largest(self) -> int:
+        """Return the length of the largest payload, or raise TypeError if one is not bytes-like."""
+        return max((memoryview(payload).nbytes for payload in self._payloads), default=0)
+
+    def payload_bytes(self, index: int) -> int:
+        """Return the length of one payload."""
+        return memoryview(self._payloads[index]).nbytes
+
+    def pack(self, appender: Appender, start: int) -> int:
+        """Pack payloads from `start` on."""
+        return appender.append_many(self._payloads, start, self._ext_ids, self.timestamps_ns)
+
+
+class ArrowBatch:
+    """A `pyarrow` array of type binary, string or their large kin."""
+
+    def __init__(self, values: Any, ext_ids: Column, timestamps_ns: "Column | None") -> None:
+        from latewood.log.arrow import binary_buffers  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        self._data, self._offsets, self._wide, self._start = binary_buffers(values)
+        self.count = len(values)
+        # The kernel indexes these by the position in the offsets buffer, which a slice does not start.
+        self._ext_ids = _shifted(_checked(ext_ids, self.count, "ext_ids"), self._start)
+        self.timestamps_ns = _shifted(_checked(timestamps_ns, self.count, "timestamps_ns"), self._start)
+        self._lengths = memoryview(self._offsets).cast("B").cast("q" if self._wide else "i")
+
+    def largest(self) -> int:
+        """Return the length of the largest payload."""
+        from latewood.log.arrow import largest_length  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        return largest_length(self._offsets, self._start, self.count, wide=self._wide)
+
+    def payload_bytes(self, index: int) -> int:
+        """Return the length of one payload."""
+        at = self._start + index
+        return int(self._lengths[at + 1] - self._lengths[at])
+
+    def pack(self, appender: Appender, start: int) -> int:
+        """Pack payloads from `start` on."""
+        first, stop = self._start + start, self._start + self.count
+        return appender.append_columns(
+            self._data, self._offsets, self._wide, first, stop, self._ext_ids, self.timestamps_ns
+        )
+
+
+def make_batch(
+    payloads: Any, ext_id: int, ext_ids: Iterable[int] | None, timestamps_ns: int | Iterable[int] | None
+) -> Batch:
+    """Return the batch that fits the kind of `payloads`.
+
+    Raises:
+        UsageError: there are more or fewer ids or timestamps than payloads.
+    """
+    ids: Column = ext_id if ext_ids is None else array("Q", ext_ids)
+    times: "Column | None"
+    times = timestamps_ns if timestamps_ns is None or isinstance(timestamps_ns, int) else array("Q", timestamps_ns)
+    is_arrow = type(payloads).__module__.partition(".")[0] == "pyarrow"
+    return ArrowBatch(payloads, ids, times) if is_arrow else ListBatch(payloads, ids, times)
+
+
+def _checked(column: Any, count: int, name: str) -> Any:
+    if isinstance(column, array) and len(column) != count:
+        message = f"{name} has {len(column)} values for {count} payloads"
+        raise UsageError(message)
+    return column
+
+
+def _shifted(column: Any, start: int) -> Any:
+    return array("Q", bytes(8 * start)) + column if isinstance(column, array) and start else column

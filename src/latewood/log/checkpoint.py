@@ -1,0 +1,46 @@
+"""`index.meta` on disk: written at every flush, trusted only if it is sound."""
+
+import logging
+
+from latewood.errors import CorruptError, UnsupportedVersion
+from latewood.format.checkpoint import SIZE, Checkpoint, decode, encode
+from latewood.fs import File, FileSystem
+from latewood.log.layout import Layout
+
+_logger = logging.getLogger(__name__)
+
+
+def load_checkpoint(fs: FileSystem, layout: Layout) -> Checkpoint | None:
+    """Return the last checkpoint, or None, with a warning if there is one that cannot be used."""
+    path = layout.checkpoint
+    if not fs.exists(path):
+        return None
+    file = fs.open(path)
+    try:
+        return decode(file.pread(SIZE, 0), path)
+    except (CorruptError, UnsupportedVersion) as error:
+        _logger.warning("%s; the whole open segment is scanned instead", error)
+        return None
+    finally:
+        file.close()
+
+
+class CheckpointFile:
+    """The writer's open `index.meta`."""
+
+    def __init__(self, fs: FileSystem, layout: Layout) -> None:
+        known = fs.exists(layout.checkpoint)
+        self._file: File = fs.open(layout.checkpoint, create=True)
+        if not known:
+            self._file.sync()
+            fs.sync_directory(layout.root)
+
+    def write(self, checkpoint: Checkpoint, *, durable: bool) -> None:
+        """Write it in place.  Not durable unless asked: an older one is as true, only further back."""
+        self._file.pwrite(encode(checkpoint), 0)
+        if durable:
+            self._file.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

@@ -1,0 +1,72 @@
+"""How a log, and each of its segments, comes into being.
+
+Creation order: docs/crash-safety.md, "create".
+"""
+
+from latewood.clock import Clock
+from latewood.errors import NotFoundError
+from latewood.format.manifest import Manifest
+from latewood.format.segment import SegmentHeader
+from latewood.fs import File, FileSystem
+from latewood.log.layout import Layout
+from latewood.log.manifest import ManifestStore, first_manifest
+from latewood.log.options import LogOptions
+from latewood.segment import file_bytes, prepare, write_header
+
+
+def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHeader, path: str) -> File:
+    """Give a prepared file its header, then its name, both durable."""
+    write_header(file, header)
+    target = layout.absolute(path)
+    fs.make_directory(target.parent)
+    fs.rename(file.path, target)
+    fs.sync_directory(target.parent)
+    fs.sync_directory(layout.segments)
+    file.path = target
+    return file
+
+
+def create_log(fs: FileSystem, layout: Layout, store: ManifestStore, options: LogOptions, clock: Clock) -> Manifest:
+    """Make an empty log: its manifest first, so that a segment never stands without one."""
+    created_ns = clock.now_ns()
+    manifest = first_manifest(layout, created_ns)
+    store.store(manifest)
+    fs.sync_directory(layout.root)
+    begin_first_segment(fs, layout, manifest, options, created_ns)
+    return manifest
+
+
+def begin_first_segment(
+    fs: FileSystem, layout: Layout, manifest: Manifest, options: LogOptions, created_ns: int
+) -> None:
+    """Make the segment that a first manifest names."""
+    fs.make_directory(layout.segments)
+    file = prepare(fs, layout.next_segment, file_bytes(options.file_bytes_max, options.index_interval))
+    header = SegmentHeader(
+        segment_index=0,
+        base_offset=0,
+        base_record_count=0,
+        max_size=options.file_bytes_max,
+        flags=0,
+        created_at=created_ns,
+        ext_id=0,
+        index_interval=options.index_interval,
+    )
+    begin_segment(fs, layout, file, header, manifest.active.path).close()
+
+
+def is_unborn(fs: FileSystem, layout: Layout, manifest: Manifest) -> bool:
+    """Say whether a crash came between the first manifest and the first segment.
+
+    A checkpoint is durable before the first append, so where one is, the segment has been there.
+    """
+    if manifest.next_sequence or len(manifest.entries) or fs.exists(layout.absolute(manifest.active.path)):
+        return False
+    try:
+        file = fs.open(layout.checkpoint)
+    except NotFoundError:
+        return True
+    try:
+        return file.size() == 0
+    finally:
+        file.close()

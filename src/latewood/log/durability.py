@@ -1,0 +1,178 @@
+"""What of the open segment is durable, and how far appends may run ahead of that.
+
+Threads: any may call `flush_to` and `reserve`; `_sync_lock` makes one of them the leader whose fdatasync serves
+all that wait.  A failed sync poisons the log: the kernel has dropped the pages, so a retry would only pretend.
+
+Invariant: no byte of a record is written at or after the `reserved_end` of a durable checkpoint.
+Order of writes: docs/crash-safety.md, "flush" and "checkpoint".
+"""
+
+import threading
+from contextlib import suppress
+
+from latewood.errors import LatewoodError, Poisoned
+from latewood.format.checkpoint import Checkpoint
+from latewood.format.record import record_bytes
+from latewood.limits import CHECKPOINT_BYTES
+from latewood.log import roll
+from latewood.log.checkpoint import CheckpointFile
+from latewood.segment import SegmentWriter, Tail
+
+
+class Durability:
+    """Syncs, checkpoints and reservations of one log."""
+
+    def __init__(self, checkpoint_file: CheckpointFile) -> None:
+        self._file = checkpoint_file
+        self.lock = threading.RLock()
+        """Held while syncing, and by the writer while it replaces the segment."""
+        self._gate = threading.Lock()
+        """Guards what the appender is allowed."""
+        self._segment: SegmentWriter
+        self.durable_sequence = 0
+        """Every record below this sequence is durable."""
+        self._durable_tail: Tail
+        self.reserved_end = 0
+        self.flush_failed = False
+        self.records_max = 0
+        self._batching = False
+        self.failure: Exception | None = None
+
+    def attach(self, segment: SegmentWriter, *, reserved_end: int, flush_failed: bool, records_max: int) -> None:
+        """Take over a segment whose records are all durable.  The caller holds `lock`."""
+        tail = segment.tail()
+        with self._gate:
+            self._segment = segment
+            self._durable_tail = tail
+            self.reserved_end, self.records_max, self.flush_failed = reserved_end, records_max, flush_failed
+            self.durable_sequence = segment.header.base_record_count + tail.record_count
+            self._allow(tail, 0)
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """Bytes appended since the last sync."""
+        return self._segment.appender.offset - self._durable_tail.offset
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether recovery would have to scan more than it should."""
+        return self.unsynced_bytes >= CHECKPOINT_BYTES
+
+    def flush_to(self, stop: int) -> None:
+        """Make every record below sequence `stop` durable.
+
+        Raises:
+            Poisoned: a sync failed, now or before.
+        """
+        if self.durable_sequence >= stop:
+            return
+        with self.lock:
+            if self.durable_sequence < stop:
+                self._sync(reserved_end=None)
+
+    def reserve(self, payload_bytes: int) -> None:
+        """Let appends go on, at least by one of this size, behind a durable checkpoint.
+
+        Raises:
+            Poisoned: a sync failed, now or before.
+        """
+        with self.lock:
+            self.check()
+            tail = self._segment.tail()
+            if tail.offset + record_bytes(payload_bytes) > self.reserved_end:
+                self._advance(tail, payload_bytes)
+            self.allow(payload_bytes)
+
+    def checkpoint(self) -> None:
+        """Bound what recovery would scan, if it has become too much.
+
+        Raises:
+            Poisoned: a sync failed, now or before.
+        """
+        with self.lock:
+            if self.failure is None and self.wants_checkpoint:
+                self._advance(self._segment.tail(), 0)
+                self.allow(0)
+
+    def allow(self, payload_bytes: int) -> None:
+        """Let single appends go on inside what is reserved."""
+        with self._gate:
+            self._allow(self._segment.tail(), payload_bytes)
+
+    def begin_batch(self) -> None:
+        """Hold single appends off, so that the records of a batch are neighbours."""
+        with self._gate:
+            self._batching = True
+            self._allow(self._segment.tail(), 0)
+
+    def end_batch(self) -> None:
+        """Let single appends in again."""
+        with self._gate:
+            self._batching = False
+            self._allow(self._segment.tail(), 0)
+
+    def check(self) -> None:
+        """Raise if the log was poisoned.
+
+        Raises:
+            Poisoned: it was.
+        """
+        if self.failure is not None:
+            message = f"the log stopped writing because {self.failure}; reopen it to see what is durable"
+            raise Poisoned(message) from self.failure
+
+    def poison(self, failure: Exception) -> None:
+        """Stop all appends for good, and leave a mark that the next seal carries on."""
+        if self.failure is None:
+            self.failure = failure
+        self.flush_failed = True
+        self._segment.appender.close()
+        with suppress(LatewoodError):
+            self._file.write(self._checkpoint(self.reserved_end), durable=False)
+
+    def write_first_checkpoint(self, segment: SegmentWriter, reserved_end: int) -> None:
+        """Reserve the start of a new segment, durably, before anything is appended to it."""
+        checkpoint = _checkpoint_of(segment, segment.tail(), reserved_end, flush_failed=False)
+        self._file.write(checkpoint, durable=True)
+
+    def close(self) -> None:
+        """Close `index.meta`."""
+        self._file.close()
+
+    def _advance(self, tail: Tail, payload_bytes: int) -> None:
+        end = roll.reservation_end(tail.offset, payload_bytes, self._segment.records_end_max)
+        self._sync(reserved_end=max(end, self.reserved_end))
+
+    def _sync(self, *, reserved_end: int | None) -> None:
+        """Sync the segment and note how far; a new reservation is durable before it is used."""
+        self.check()
+        tail = self._segment.tail()
+        reserved = self.reserved_end if reserved_end is None else reserved_end
+        try:
+            self._segment.file.sync()  # 1. The records.
+            self._durable_tail = tail
+            self._file.write(self._checkpoint(reserved), durable=reserved_end is not None)  # 2. How far they go.
+        except LatewoodError as error:
+            self.poison(error)
+            self.check()
+        self.reserved_end = reserved  # 3. Only now may appends pass the old reservation.
+        self.durable_sequence = self._segment.header.base_record_count + tail.record_count
+
+    def _checkpoint(self, reserved_end: int) -> Checkpoint:
+        return _checkpoint_of(self._segment, self._durable_tail, reserved_end, flush_failed=self.flush_failed)
+
+    def _allow(self, tail: Tail, payload_bytes: int) -> None:
+        if self.failure is None:
+            single = 0 if self._batching else roll.allowed_end(tail.offset, payload_bytes, self.reserved_end)
+            self._segment.appender.allow(single, self.reserved_end, self.records_max)
+
+
+def _checkpoint_of(segment: SegmentWriter, tail: Tail, reserved_end: int, *, flush_failed: bool) -> Checkpoint:
+    return Checkpoint(
+        segment.header.segment_index,
+        tail.offset,
+        reserved_end,
+        *tail[1:],
+        durable_sequence=segment.header.base_record_count + tail.record_count,
+        flush_failure_flag=flush_failed,
+    )

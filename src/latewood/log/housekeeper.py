@@ -1,0 +1,54 @@
+"""The one background thread of a log that is open to write."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from latewood.errors import ClosedError, LatewoodError
+
+_logger = logging.getLogger(__name__)
+
+
+class Housekeeper:
+    """Runs `work` whenever it is poked, and again when `work` said that more is due.
+
+    The thread starts with the first poke, so a small log never has one.
+    """
+
+    def __init__(self, work: Callable[[], float | None]) -> None:
+        self._work = work
+        self._poked = threading.Event()
+        self._stopped = False
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def poke(self) -> None:
+        """Have the work looked at soon."""
+        self._poked.set()
+        with self._starting:
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(target=self._run, name="latewood-housekeeper", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after the work at hand."""
+        with self._starting:
+            self._stopped = True
+        self._poked.set()
+        if self._thread and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        due_s: float | None = None
+        while True:
+            self._poked.wait(due_s)
+            self._poked.clear()
+            if self._stopped:
+                return
+            try:
+                due_s = self._work()
+            except ClosedError:
+                return
+            except LatewoodError as error:  # The next append meets it too, and tells the caller.
+                _logger.warning("in the background: %s", error)
+                due_s = None

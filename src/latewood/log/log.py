@@ -1,0 +1,414 @@
+"""A log: many segments, one writer, no consumers."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from latewood import kernel
+from latewood.clock import Clock, SystemClock
+from latewood.errors import ClosedError, NotFoundError, ReadOnlyError, UsageError
+from latewood.format.manifest import Manifest
+from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
+from latewood.kernel import Record
+from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
+from latewood.log.batch import make_batch
+from latewood.log.layout import Layout
+from latewood.log.manifest import ManifestStore
+from latewood.log.opening import open_writer
+from latewood.log.options import LogOptions
+from latewood.log.stats import LogStats
+from latewood.log.stream import Stream
+from latewood.log.view import View
+from latewood.log.wake import Wake
+from latewood.log.writer import Writer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from latewood.log.group import GroupCommit
+
+Mode = Literal["a", "r"]
+
+
+class Log:
+    """Ordered records in one directory, appended by one process and read by any number.
+
+    Thread-safe.  After a fork the child must open the log again.  Use it as a context manager, or call `close`.
+    """
+
+    _writer: Writer
+
+    def __init__(self, fs: FileSystem, layout: Layout, options: LogOptions, clock: Clock, mode: Mode) -> None:
+        """Hold the parts; `Log.open` is what opens a log."""
+        self._fs, self._layout, self._options, self._clock, self._mode = fs, layout, options, clock, mode
+        self._store = ManifestStore(fs, layout)
+        self._lock: Lock | None = None
+        self._wake: Wake
+        self._group: GroupCommit | None = None
+        self._group_lock = threading.Lock()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        options: LogOptions | None = None,
+        *,
+        mode: Mode = "a",
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        background: bool = True,
+    ) -> Self:
+        """Open the log in a directory, making it if it is not there.
+
+        With `mode="r"` nothing is written and no lock is taken, so it works beside a writer and on a read-only
+        directory.  `background=False` does all work in the calling thread.
+
+        Raises:
+            Locked: another writer holds it.
+            NotFoundError: `mode="r"` and there is no log.
+            CorruptError: something that was durable is damaged.
+            UnsupportedVersion: a later program wrote it.
+        """
+        if mode not in ("a", "r"):
+            message = f"mode must be 'a' to append or 'r' to read, not {mode!r}"
+            raise UsageError(message)
+        layout = Layout(Path(path))
+        log = cls(fs or PosixFS(), layout, options or LogOptions(), clock or SystemClock(), mode)
+        log._open_to_read() if mode == "r" else log._open_to_write(background=background)  # noqa: SLF001 - our own
+        return log
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """The log's directory."""
+        return self._layout.root
+
+    @property
+    def options(self) -> LogOptions:
+        """The options it was opened with."""
+        return self._options
+
+    # -- writing --------------------------------------------------------------------------------------
+
+    def append(
+        self, payload: bytes, *, ext_id: int = 0, timestamp_ns: int | None = None, durable: bool = False
+    ) -> int:
+        """Append one record and return its sequence.
+
+        Written on return: readers see it, and it survives the death of this process.  Durable on return, that is
+        safe from a power cut, only with `durable=True` or after `flush`.  Concurrent durable appends share one
+        fdatasync.  Rolls first if the record would not fit.
+
+        Raises:
+            RecordTooLarge: no segment could ever hold it; nothing was written.
+            DiskFull: there is no room for another segment; nothing was written.
+            Poisoned: a sync failed; reopen the log.
+            ReadOnlyError: the log was opened with `mode="r"`.
+        """
+        writer = self._writer
+        sequence = writer.fast_append(payload, ext_id, timestamp_ns)
+        if sequence < 0:
+            sequence = writer.append(payload, ext_id, timestamp_ns)
+        if durable:
+            writer.durability.flush_to(sequence + 1)
+        return sequence
+
+    def append_many(
+        self,
+        payloads: "Iterable[bytes] | pa.Array[Any]",
+        *,
+        ext_id: int = 0,
+        ext_ids: Iterable[int] | None = None,
+        timestamps_ns: int | Iterable[int] | None = None,
+        durable: bool = False,
+    ) -> range:
+        """Append many records and return their sequences, which are neighbours.
+
+        Payloads are bytes-likes, or a `pyarrow` array of binary values, which is not turned into Python objects.
+        Readers see the batch at once, as far as it lies in one segment and in 4 MiB.
+
+        Raises:
+            RecordTooLarge: one of them never fits; nothing was written.
+            DiskFull: there was no room for another segment; a note says how many were appended.
+            Poisoned: a sync failed; reopen the log.
+            ReadOnlyError: the log was opened with `mode="r"`.
+        """
+        writer = self._writer
+        sequences = writer.append_many(make_batch(payloads, ext_id, ext_ids, timestamps_ns))
+        if durable:
+            writer.durability.flush_to(sequences.stop)
+        return sequences
+
+    async def append_async(self, payload: bytes, *, ext_id: int = 0, timestamp_ns: int | None = None) -> int:
+        """Append one record and return its sequence once it is durable, without blocking the event loop.
+
+        Raises:
+            RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
+        """
+        sequence = self.append(payload, ext_id=ext_id, timestamp_ns=timestamp_ns)
+        await self._group_commit().durable(sequence + 1)
+        return sequence
+
+    def flush(self) -> None:
+        """Make everything appended so far durable.
+
+        Raises:
+            Poisoned: the sync failed, now or before; reopen the log.
+        """
+        self._writer.flush()
+
+    def roll(self) -> int | None:
+        """Seal the open segment and begin the next; return its id, or None if it has no records yet."""
+        return self._writer.roll()
+
+    seal = roll
+
+    def set_ext_id(self, ext_id: int) -> None:
+        """Begin a cohort: segments from here on carry `ext_id` in header and footer.  Durable on return.
+
+        The open segment is sealed first if it has records.
+        """
+        self._writer.set_ext_id(ext_id)
+
+    @property
+    def coordinator_watermark(self) -> int:
+        """The operation-log sequence that the next seal records, for replay to resume after."""
+        return self._writer.coordinator_watermark
+
+    @coordinator_watermark.setter
+    def coordinator_watermark(self, watermark: int) -> None:
+        self._writer.coordinator_watermark = watermark
+
+    # -- reading --------------------------------------------------------------------------------------
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence of the next record to be appended."""
+        self._check_open()
+        return self._writer.segment.appender.sequence if self._mode == "a" else self.view().end().sequence
+
+    @property
+    def durable_sequence(self) -> int:
+        """Every record below this sequence is durable."""
+        self._check_open()
+        return self._writer.durability.durable_sequence if self._mode == "a" else self.view().durable()
+
+    @property
+    def first_sequence(self) -> int:
+        """The oldest sequence that the log still holds."""
+        return self._manifest().first_sequence
+
+    def read(self, sequence: int) -> Record:
+        """Return one record.
+
+        Raises:
+            NotFoundError: it is not written yet.
+            DataLost: it was retired.
+            CorruptError: it is damaged.
+        """
+        self._check_sequence(sequence)
+        for record in self.scan(sequence, sequence + 1):
+            return record
+        message = f"record {sequence} is not written yet; the next will be {self.next_sequence}"
+        raise NotFoundError(message)
+
+    def scan(self, start: int | None = None, stop: int | None = None) -> Iterator[Record]:
+        """Yield records from `start`, by default the oldest, up to `stop` or what is written when we get there.
+
+        Raises:
+            DataLost: they were retired.
+            CorruptError: one of them is damaged.
+        """
+        self._check_open()
+        stream = self.stream(self.first_sequence if start is None else start)
+        try:
+            while stop is None or stream.sequence < stop:
+                left = READ_RECORDS_MAX if stop is None else min(READ_RECORDS_MAX, stop - stream.sequence)
+                if not (records := stream.read(left)):
+                    return
+                yield from records
+        finally:
+            stream.close()
+
+    def arrow_batches(self, start: int | None = None, stop: int | None = None) -> "Iterator[pa.RecordBatch]":
+        """Yield the same as Arrow batches of at most 64k rows, in flat memory; needs `latewood[arrow]`.
+
+        Raises:
+            DataLost, CorruptError: as `scan`.
+        """
+        from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        self._check_open()
+        stream = self.stream(self.first_sequence if start is None else start)
+        try:
+            while stop is None or stream.sequence < stop:
+                left = ARROW_RECORDS_MAX if stop is None else min(ARROW_RECORDS_MAX, stop - stream.sequence)
+                columns = stream.read_columns(left)
+                if not columns[0]:
+                    return
+                yield record_batch(stream.sequence - columns[0], columns)
+        finally:
+            stream.close()
+
+    def to_arrow(self, start: int | None = None, stop: int | None = None) -> "pa.Table":
+        """Return the same as one Arrow table, all of it in memory; needs `latewood[arrow]`.
+
+        Raises:
+            DataLost, CorruptError: as `scan`.
+        """
+        from latewood.log.arrow import table  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        return table(list(self.arrow_batches(start, stop)))
+
+    def find_timestamp(self, timestamp_ns: int) -> int:
+        """Return the sequence of the first record at or after a time, or that of the next to be appended."""
+        return self.view().find_timestamp(timestamp_ns)
+
+    def stats(self) -> LogStats:
+        """Return the log in figures."""
+        manifest = self._manifest()
+        end = self.view().end()
+        entries = [manifest.entries[index] for index in range(len(manifest.entries))]
+        return LogStats(
+            path=self.path,
+            first_sequence=manifest.first_sequence,
+            next_sequence=end.sequence,
+            durable_sequence=self.durable_sequence,
+            segment_count=len(entries) + 1,
+            sealed_bytes=sum(entry.size for entry in entries),
+            active_segment_id=end.segment_id,
+            active_bytes=end.offset,
+            manifest_generation=manifest.generation,
+            kernel=kernel.NAME,
+        )
+
+    # -- for the layers above ---------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """Return a fresh look at which segments there are."""
+        self._check_open()
+        return View(self._fs, self._layout, self._manifest)
+
+    def stream(self, sequence: int) -> Stream:
+        """Return a stream of records from `sequence` on."""
+        self._check_sequence(sequence)
+        return Stream(self.view(), sequence)
+
+    @property
+    def file_system(self) -> FileSystem:
+        """The disk it lives on."""
+        return self._fs
+
+    @property
+    def clock(self) -> Clock:
+        """The clock it goes by."""
+        return self._clock
+
+    def wait(self, stream: Stream, timeout_s: float | None) -> bool:
+        """Sleep until `stream` has a record, at most `timeout_s` (None: for ever); return whether it has."""
+        self._check_open()
+        ready = self._wake.wait(lambda: self._closed or stream.has_more(), timeout_s)
+        self._check_open()
+        return ready
+
+    def make_durable(self, stream: Stream) -> None:
+        """Make every record that `stream` has passed durable."""
+        if self._mode == "a":
+            self._writer.durability.flush_to(stream.sequence)
+        else:
+            stream.sync()
+
+    def close(self) -> None:
+        """Flush, record the final state, and release the log.  Closing twice is fine.
+
+        Raises:
+            Poisoned: the last flush failed.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._group:
+                self._group.close()
+            self._writer.close()
+        finally:
+            self._wake.wake()
+            self._wake.close()
+            if self._lock:
+                self._lock.close()
+
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child."""
+        self._closed = True
+        if self._mode == "a":
+            self._writer.abandon_after_fork()
+
+    def _open_to_read(self) -> None:
+        if not self._fs.exists(self._layout.root) or self._store.is_unfinished_creation():
+            message = f"there is no log at {self.path}; `latewood init` or opening it to append makes one"
+            raise NotFoundError(message)
+        self._store.load_while_written()
+        self._writer = _NoWriter()
+        self._wake = Wake(self._fs, self._layout, create=False)
+
+    def _open_to_write(self, *, background: bool) -> None:
+        self._fs.make_directory(self._layout.root)
+        self._lock = self._fs.lock(self._layout.lock)
+        try:
+            self._wake = Wake(self._fs, self._layout, create=True)
+            self._writer = open_writer(
+                self._fs, self._layout, self._options, self._clock, self._store, self._wake, background=background
+            )
+        except BaseException:
+            self._lock.close()
+            raise
+        close_after_fork(self)
+
+    def _manifest(self) -> Manifest:
+        self._check_open()
+        return self._writer.manifest if self._mode == "a" else self._store.load_while_written()
+
+    def _group_commit(self) -> "GroupCommit":
+        with self._group_lock:
+            if self._group is None:
+                from latewood.log.group import GroupCommit  # noqa: PLC0415 - asyncio takes 40 ms to import
+
+                self._group = GroupCommit(self._writer)
+            return self._group
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed; open it again")  # noqa: EM101 - the text is the error
+
+    @staticmethod
+    def _check_sequence(sequence: int) -> None:
+        if sequence < 0:
+            message = f"a sequence is 0 or more, not {sequence}"
+            raise UsageError(message)
+
+
+class _NoWriter(Writer):
+    """What a log that was opened to read has in place of a writer."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("close", "__class__"):
+            return object.__getattribute__(self, name)
+        raise ReadOnlyError("the log was opened with mode='r'; open it without to append")  # noqa: EM101
+
+    def close(self) -> None:
+        """Nothing to flush."""
+
+

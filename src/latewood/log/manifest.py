@@ -1,0 +1,107 @@
+"""Load and store the manifest through its two slots.
+
+A corrupt manifest is an error, never a reason to look at the other slot: that one lacks a segment.
+
+Format: docs/format/manifest.md.  Order of writes: docs/crash-safety.md, "manifest".
+"""
+
+from latewood.errors import ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.format.entries import EntryTable
+from latewood.format.manifest import ActiveSegment, Manifest, decode, encode_front
+from latewood.format.segment import HEADER_SIZE
+from latewood.fs import DualSlot, FileSystem
+from latewood.limits import MANIFEST_BYTES_MAX, MANIFEST_RETRIES_MAX
+from latewood.log.layout import Layout, segment_path
+
+_FIRST_SLOT = 1
+_SECOND_SLOT = 2
+
+
+class ManifestStore:
+    """The manifest on disk.  One writer; any number of readers, in any process."""
+
+    def __init__(self, fs: FileSystem, layout: Layout) -> None:
+        self._fs, self._layout = fs, layout
+        self._slots = DualSlot(fs, layout.root, "manifest")
+        self._written: dict[int, tuple[EntryTable, int]] = {}
+        """What each slot holds since this object wrote it: its entries, and where they begin."""
+
+    def load(self) -> Manifest:
+        """Return the current manifest.
+
+        Raises:
+            ManifestCorrupted: the pointer or its slot is not sound.
+            UnsupportedVersion: a later program wrote it.
+        """
+        slot = self._slots.current()
+        if slot not in (_FIRST_SLOT, _SECOND_SLOT):
+            reason = "the pointer is missing" if slot is None else f"the pointer says {slot}, not 1 or 2"
+            raise ManifestCorrupted(reason, self._slots.pointer_path, 0)
+        return self._decode(slot)
+
+    def load_while_written(self) -> Manifest:
+        """Return the current manifest while a writer may be replacing it.
+
+        Raises:
+            ManifestCorrupted: it is not sound, however often we look.
+        """
+        for _ in range(MANIFEST_RETRIES_MAX):
+            try:
+                return self.load()
+            except ManifestCorrupted as error:
+                damage = error
+        raise damage
+
+    def store(self, manifest: Manifest) -> None:
+        """Make `manifest` the current one.  Durable on return."""
+        current = self._slots.current()
+        slot = _SECOND_SLOT if current == _FIRST_SLOT else _FIRST_SLOT
+        front = encode_front(manifest)
+        kept = self._kept_bytes(slot, manifest.entries, len(front))
+        pieces = [(0, front), (len(front) + kept, manifest.entries.raw(kept))]
+        self._written.pop(slot, None)
+        self._slots.write(slot, pieces, len(front) + manifest.entries.byte_count)  # 1. A whole new copy.
+        self._slots.publish(slot)  # 2. One byte makes it count.
+        self._written[slot] = (manifest.entries, len(front))
+
+    def is_unfinished_creation(self) -> bool:
+        """Say whether nothing here could ever have held a record.
+
+        Creation writes slot 1, then the pointer, then the first segment; so before the pointer there is at most
+        a first, empty manifest, and no segment.
+        """
+        if self._slots.current() is not None or self._fs.exists(self._slots.path(_SECOND_SLOT)):
+            return False
+        if self._fs.list(self._layout.segments):
+            return False
+        if not self._fs.exists(self._slots.path(_FIRST_SLOT)):
+            return True
+        try:
+            return self._decode(_FIRST_SLOT).next_sequence == 0
+        except ManifestCorrupted:
+            return True
+        except UnsupportedVersion:
+            return False
+
+    def _decode(self, slot: int) -> Manifest:
+        path = self._slots.path(slot)
+        try:
+            raw = self._slots.read(slot, MANIFEST_BYTES_MAX)
+        except NotFoundError as error:
+            raise ManifestCorrupted("the current slot is missing", path, 0) from error  # noqa: EM101
+        if len(raw) > MANIFEST_BYTES_MAX:
+            raise ManifestCorrupted("the manifest is too large to be one", path, MANIFEST_BYTES_MAX)  # noqa: EM101
+        return decode(raw, path)
+
+    def _kept_bytes(self, slot: int, entries: EntryTable, front_bytes: int) -> int:
+        """Return how many bytes of entries the slot already holds in their place."""
+        written, start = self._written.get(slot, (None, 0))
+        if written is None or start != front_bytes or not entries.extends(written):
+            return 0
+        return written.byte_count
+
+
+def first_manifest(store_path: Layout, created_ns: int) -> Manifest:
+    """Return the manifest of a log without records, whose first segment is still to be made."""
+    active = ActiveSegment(0, HEADER_SIZE, 0, segment_path(0, created_ns))
+    return Manifest(1, 0, active, EntryTable.empty(store_path.root / "manifest.1"))

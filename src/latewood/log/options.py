@@ -1,0 +1,61 @@
+"""What a user may choose about a log."""
+
+from dataclasses import dataclass
+
+from latewood.errors import UsageError
+from latewood.limits import KiB, MiB, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN
+
+_INTERVAL_MAX = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """How a log rolls and flushes.  A log may be reopened with others; they hold from the next segment on."""
+
+    segment_bytes_max: int = 64 * MiB
+    """Roll before header and records pass this. Larger: fewer files, longer retention steps."""
+
+    segment_records_max: int | None = None
+    """Roll before a segment holds more records than this."""
+
+    segment_age_max_ms: int | None = None
+    """Roll a segment that has records once it is this old, also when nothing is appended."""
+
+    index_interval: int = 1024
+    """Records between two entries of a segment's index. Smaller: faster seeks, larger files."""
+
+    flush_bytes: int | None = None
+    """Flush after this many bytes. The appender that passes the mark waits for the disk."""
+
+    flush_ms: int | None = None
+    """Flush at the latest this long after an append, in the background."""
+
+    flush_every_append: bool = False
+    """Make every append durable before it returns."""
+
+    def __post_init__(self) -> None:
+        """Check every field once.
+
+        Raises:
+            UsageError: a value out of bounds; the text says which.
+        """
+        _check("segment_bytes_max", self.segment_bytes_max, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+        _check("index_interval", self.index_interval, 1, _INTERVAL_MAX)
+        for name in ("segment_records_max", "segment_age_max_ms", "flush_bytes", "flush_ms"):
+            value = getattr(self, name)
+            if value is not None:
+                _check(name, value, 1, 1 << 62)
+
+    @property
+    def file_bytes_max(self) -> int:
+        """`segment_bytes_max`, rounded down to where a record can end."""
+        return self.segment_bytes_max // 8 * 8
+
+
+def _check(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        message = f"{name} must be from {low:,} to {high:,}, not {value:,}"
+        raise UsageError(message)
+
+
+__all__ = ["KiB", "LogOptions", "MiB"]

@@ -1,0 +1,164 @@
+"""What a reader knows of a log: a manifest, looked at again when it runs out.
+
+Opens the segment that holds a sequence, the one after another, and the first that reaches a time.  Never
+writes.  Not thread-safe: each stream has its own.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from latewood.errors import DataLost, ManifestCorrupted, NotFoundError
+from latewood.format.entries import SegmentEntry
+from latewood.format.manifest import Manifest
+from latewood.format.segment import HEADER_SIZE
+from latewood.fs import FileSystem
+from latewood.kernel import skip
+from latewood.log.checkpoint import load_checkpoint
+from latewood.log.layout import Layout
+from latewood.segment import SegmentReader, read_footer
+from latewood.types import Position
+
+_HOPS_UNBOUNDED = 1 << 62
+
+
+class View:
+    """The segments of a log, as far as the latest manifest that was looked at tells."""
+
+    def __init__(self, fs: FileSystem, layout: Layout, load: Callable[[], Manifest]) -> None:
+        self.fs, self.layout, self._load = fs, layout, load
+        self.manifest = load()
+
+    def refresh(self) -> bool:
+        """Look at the manifest again; return whether it has changed."""
+        known, self.manifest = self.manifest.generation, self._load()
+        return self.manifest.generation != known
+
+    def segment_with(self, sequence: int) -> SegmentReader:
+        """Open the segment that holds `sequence`, or will.
+
+        Raises:
+            DataLost: it was retired.
+            CorruptError: the segment is damaged, or missing without having been retired.
+        """
+        for _ in range(2):
+            try:
+                return self._open(*self._find(sequence))
+            except (NotFoundError, DataLost):
+                if not self.refresh():
+                    break
+        try:
+            return self._open(*self._find(sequence))
+        except NotFoundError as error:
+            path = self._find(sequence)[0]
+            raise ManifestCorrupted("a segment of the log is missing", path, 0) from error  # noqa: EM101
+
+    def segment_after(self, segment_id: int) -> SegmentReader | None:
+        """Open the segment that follows a sealed one, or return None if the writer is not there yet."""
+        sequence = self._start_after(segment_id)
+        if sequence is None:
+            self.refresh()
+            sequence = self._start_after(segment_id)
+        return None if sequence is None else self.segment_with(sequence)
+
+    def position_of(self, sequence: int) -> Position:
+        """Return where a record is.
+
+        Raises:
+            DataLost: it was retired.
+        """
+        reader = self.segment_with(sequence)
+        try:
+            return Position(reader.segment_id, reader.offset_of(sequence), sequence)
+        finally:
+            reader.close()
+
+    def sequence_at(self, segment_id: int, offset: int) -> int | None:
+        """Return the sequence of the record that begins at or after `offset` 0, or None if none begins there."""
+        start = self._start_after(segment_id - 1)
+        if start is None:
+            return None
+        reader = self.segment_with(start)
+        try:
+            return reader.sequence_at(offset) if reader.segment_id == segment_id else start
+        finally:
+            reader.close()
+
+    def find_timestamp(self, timestamp_ns: int) -> int:
+        """Return the sequence of the first record at or after a time, or that of the next to be appended.
+
+        The largest timestamp so far never falls from one footer to the next, so this halves the segments.
+        """
+        entries = self.manifest.entries
+        low, high = 0, len(entries)
+        while low < high:
+            middle = (low + high) // 2
+            reached = self._max_timestamp(entries[middle])
+            low, high = (middle + 1, high) if reached < timestamp_ns else (low, middle)
+        path, entry = (self._path(entries[low]), entries[low]) if low < len(entries) else self._active()
+        reader = self._open(path, entry)
+        try:
+            found = reader.find_timestamp(timestamp_ns)
+        finally:
+            reader.close()
+        return found[0] if found else self.end().sequence
+
+    def end(self) -> Position:
+        """Return where the next record will go, by hopping over those since the last checkpoint."""
+        while True:
+            reader = self._open(*self._active())
+            try:
+                start, count = self._checkpointed(reader.segment_id)
+                offset, hopped = skip(reader.view, start, reader.limit, _HOPS_UNBOUNDED)
+                end = Position(reader.segment_id, offset, reader.base_sequence + count + hopped)
+            finally:
+                reader.close()
+            if not self.refresh() or self.manifest.active.segment_id == end.segment_id:
+                return end
+
+    def durable(self) -> int:
+        """Return the sequence up to which all records are known to be durable."""
+        checkpoint = load_checkpoint(self.fs, self.layout)
+        known = self.manifest.next_sequence
+        if checkpoint and checkpoint.segment_id == self.manifest.active.segment_id:
+            return max(known, checkpoint.durable_sequence)
+        return known
+
+    def _checkpointed(self, segment_id: int) -> tuple[int, int]:
+        checkpoint = load_checkpoint(self.fs, self.layout)
+        if checkpoint and checkpoint.segment_id == segment_id:
+            return checkpoint.write_offset, checkpoint.record_count
+        return HEADER_SIZE, 0
+
+    def _start_after(self, segment_id: int) -> int | None:
+        manifest = self.manifest
+        index = manifest.entries.index_after_segment(segment_id)
+        if index < len(manifest.entries):
+            return manifest.entries[index].start_sequence
+        return manifest.active_base if manifest.active.segment_id > segment_id else None
+
+    def _find(self, sequence: int) -> tuple[Path, SegmentEntry | None]:
+        manifest = self.manifest
+        if sequence >= manifest.active_base:
+            return self._active()
+        index = manifest.entries.index_of_sequence(sequence)
+        if index >= 0 and sequence <= manifest.entries[index].end_sequence:
+            entry = manifest.entries[index]
+            return self._path(entry), entry
+        rest = index + 1 < len(manifest.entries)
+        raise DataLost(sequence, manifest.entries[index + 1].start_sequence if rest else manifest.active_base)
+
+    def _active(self) -> tuple[Path, None]:
+        return self.layout.absolute(self.manifest.active.path), None
+
+    def _path(self, entry: SegmentEntry) -> Path:
+        return self.layout.absolute(entry.path)
+
+    def _open(self, path: Path, entry: SegmentEntry | None) -> SegmentReader:
+        return SegmentReader(self.fs, path, entry)
+
+    def _max_timestamp(self, entry: SegmentEntry) -> int:
+        file = self.fs.open(self._path(entry))
+        try:
+            return read_footer(file).max_timestamp
+        finally:
+            file.close()

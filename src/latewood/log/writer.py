@@ -1,0 +1,385 @@
+"""The writing half of a log: append, roll, seal, retire.
+
+Threads: single appends go straight to the kernel's appender, which is thread-safe by itself.  Whatever finds no
+room there, and everything that changes which segment is open, holds `_lock`.  `Durability` has its own
+lock, always taken after `_lock`.  The housekeeper thread calls `housekeep`.
+
+Order of writes on roll: docs/crash-safety.md, "roll".
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from latewood.clock import Clock, SystemClock
+from latewood.errors import ClosedError, Forked, LatewoodError
+from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.format.manifest import ActiveSegment, Manifest
+from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
+from latewood.fs import File, FileSystem
+from latewood.limits import SEGMENT_ID_MAX
+from latewood.log import roll
+from latewood.log.batch import Batch
+from latewood.log.checkpoint import CheckpointFile
+from latewood.log.durability import Durability
+from latewood.log.housekeeper import Housekeeper
+from latewood.log.creation import begin_segment
+from latewood.log.layout import NANOSECONDS, Layout, segment_path
+from latewood.log.manifest import ManifestStore
+from latewood.log.options import LogOptions
+from latewood.log.pointer import pointer_to, store_pointer
+from latewood.log.recovery import Recovered
+from latewood.log.wake import Wake
+from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare
+
+_RECORDS_UNBOUNDED = 1 << 62
+FastAppend = Callable[[bytes, int, int | None], int]
+
+
+class Writer:
+    """Appends to one log.  There is one per log, in one process: its lock file says so."""
+
+    def __init__(
+        self, fs: FileSystem, layout: Layout, options: LogOptions, clock: Clock, store: ManifestStore, wake: Wake
+    ) -> None:
+        self._fs, self._layout, self._options, self._clock = fs, layout, options, clock
+        self._store, self._wake = store, wake
+        self._lock = threading.RLock()
+        self.durability = Durability(CheckpointFile(fs, layout))
+        self._housekeeper: Housekeeper | None = None
+        self._prepared: File | None = None
+        self._prepare_lock = threading.Lock()
+        self._closed: Exception | None = None
+        self._system_clock = isinstance(clock, SystemClock)
+        self._unflushed_since_ns: int | None = None
+        self.coordinator_watermark = 0
+        self.manifest: Manifest
+        self.segment: SegmentWriter
+        self.fast_append: FastAppend = self.append
+
+    def start(self, manifest: Manifest, recovered: Recovered, *, background: bool) -> None:
+        """Go on where recovery left off; finish a roll that a crash interrupted."""
+        self.manifest = manifest
+        segment = SegmentWriter(recovered.file, recovered.header, recovered.tail, self._wake.view)
+        flush_failed = recovered.flush_failed
+        self._attach(segment, 0 if recovered.footer else recovered.reserved_end, flush_failed=flush_failed)
+        if recovered.footer:
+            segment.appender.close()
+            self._succeed(recovered.footer, recovered.file.size(), segment.header.ext_id)
+        if background:
+            self._housekeeper = Housekeeper(self.housekeep)
+
+    # -- appending ------------------------------------------------------------------------------------
+
+    def append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
+        """Append one record, making room for it as needed, and apply the flush policy."""
+        with self._lock:
+            self._roll_if_old()
+            if timestamp_ns is None and not self._system_clock:
+                timestamp_ns = self._clock.now_ns()
+            while (sequence := self.segment.appender.append(payload, ext_id, timestamp_ns)) < 0:
+                self._make_room(memoryview(payload).nbytes)
+        self._apply_flush_policy(sequence + 1)
+        return sequence
+
+    def append_many(self, batch: Batch) -> range:
+        """Append a batch of records with neighbouring sequences.
+
+        Raises:
+            RecordTooLarge: one of them is; nothing was written.
+        """
+        roll.check_payload(batch.largest(), self._options.file_bytes_max)
+        with self._lock:
+            self._roll_if_old()
+            if batch.timestamps_ns is None and not self._system_clock:
+                batch.timestamps_ns = self._clock.now_ns()
+            self._check_open()
+            self.durability.begin_batch()
+            try:
+                sequences = self._append_batch(batch)
+            finally:
+                self.durability.end_batch()
+        self._apply_flush_policy(sequences.stop)
+        if self.durability.wants_checkpoint:
+            self._poke()
+        return sequences
+
+    def _append_batch(self, batch: Batch) -> range:
+        first = self.segment.appender.sequence
+        done = 0
+        try:
+            while done < batch.count:
+                packed = batch.pack(self.segment.appender, done)
+                done += packed
+                if not packed:
+                    self._make_room(batch.payload_bytes(done))
+        except LatewoodError as error:
+            error.add_note(f"{done} of {batch.count} records were appended, from sequence {first} on")
+            raise
+        return range(first, first + done)
+
+    def _make_room(self, payload_bytes: int) -> None:
+        """Roll, or let appends go further in this segment.  The caller holds `_lock`."""
+        self._check_open()
+        roll.check_payload(payload_bytes, self._options.file_bytes_max)
+        tail = self.segment.tail()
+        durability = self.durability
+        fill = roll.Fill(
+            tail.offset,
+            tail.record_count,
+            durability.reserved_end,
+            self.segment.records_end_max,
+            durability.records_max,
+        )
+        match roll.room_for(payload_bytes, fill):
+            case roll.Room.ROLL:
+                self._roll(self.segment.header.ext_id)
+            case roll.Room.ALLOW:
+                durability.allow(payload_bytes)
+                self._poke()
+            case roll.Room.RESERVE:
+                durability.reserve(payload_bytes)
+
+    def _apply_flush_policy(self, stop: int) -> None:
+        options = self._options
+        if options.flush_every_append:
+            self.durability.flush_to(stop)
+        elif options.flush_bytes is not None and self.durability.unsynced_bytes >= options.flush_bytes:
+            self.durability.flush_to(stop)
+        elif options.flush_ms is not None and self._unflushed_since_ns is None:
+            self._unflushed_since_ns = self._clock.now_ns()
+            self._poke()
+
+    def flush(self) -> None:
+        """Make everything appended so far durable."""
+        self._check_open()
+        self._unflushed_since_ns = None
+        self.durability.flush_to(self.segment.appender.sequence)
+
+    # -- segments -------------------------------------------------------------------------------------
+
+    def roll(self) -> int | None:
+        """Seal the open segment and begin the next; return its id, or None if it had no records."""
+        with self._lock:
+            self._check_open()
+            if self.segment.appender.count == 0:
+                return None
+            sealed = self.segment.header.segment_index
+            self._roll(self.segment.header.ext_id)
+            return sealed
+
+    def set_ext_id(self, ext_id: int) -> None:
+        """Begin a cohort: from the next record on, segments carry this ext_id in their headers."""
+        with self._lock:
+            self._check_open()
+            if ext_id == self.segment.header.ext_id:
+                return
+            self.durability.begin_batch()  # No record may slip into the segment while its cohort changes.
+            try:
+                if self.segment.appender.count:
+                    self._roll(ext_id)
+                else:
+                    self.segment.write_ext_id(ext_id)
+            finally:
+                self.durability.end_batch()
+
+    def retire(self, count: int) -> None:
+        """Drop the `count` oldest sealed segments: first from the manifest, then from the disk."""
+        with self._lock:
+            self._check_open()
+            paths = [self._layout.absolute(self.manifest.entries[index].path) for index in range(count)]
+            self._store_manifest(entries=self.manifest.entries.without_first(count))
+            self.remove_files(paths)
+
+    def remove_files(self, paths: list[Path]) -> None:
+        """Remove files that the manifest no longer knows, durably."""
+        for path in paths:
+            self._fs.remove(path)
+        for directory in sorted({path.parent for path in paths}):
+            self._fs.sync_directory(directory)
+
+    def _roll(self, next_ext_id: int) -> None:
+        if self.segment.header.segment_index >= SEGMENT_ID_MAX:
+            raise ClosedError("the log has used up all segment ids")  # noqa: EM101 - the text is the error
+        self._prepare()  # 1. Before the seal: a full disk leaves the open segment as it was.
+        with self.durability.lock:
+            try:
+                now_ns = self._clock.now_ns()
+                footer, size = self.segment.seal(  # 2. The seal, durable.
+                    now_ns=now_ns,
+                    coordinator_watermark=self.coordinator_watermark,
+                    flush_failed=self.durability.flush_failed,
+                )
+                self._wake.wake()
+                self._succeed(footer, size, next_ext_id)
+            except LatewoodError as error:
+                self.durability.poison(error)
+                self.durability.check()
+
+    def _succeed(self, footer: SegmentFooter, size: int, ext_id: int) -> None:
+        """Put a new segment in the place of the sealed one."""
+        old, old_path, entries = self.segment, self.manifest.active.path, self.manifest.entries
+        if footer.record_count:
+            store_pointer(self._fs, self._layout, pointer_to(footer))  # 3. `current.sealed`.
+            last = footer.base_record_count + footer.record_count - 1
+            entries = entries.append(SegmentEntry(footer.base_record_count, last, size, old_path))
+        header = self._next_header(footer, ext_id)
+        path = segment_path(header.segment_index, header.created_at)
+        file = self._begin_segment(header, path)  # 4. The new segment: header, name and directory.
+        active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
+        self._store_manifest(entries, active, header.base_record_count)  # 5. Now it is part of the log.
+        segment = SegmentWriter(file, header, empty_tail(footer.max_timestamp), self._wake.view)
+        reserved_end = roll.reservation_end(HEADER_SIZE, 0, segment.records_end_max)
+        self.durability.write_first_checkpoint(segment, reserved_end)  # 6. Then, and only then, appends.
+        self._attach(segment, reserved_end, flush_failed=False)
+        old.close()
+        if not footer.record_count:
+            self.remove_files([self._layout.absolute(old_path)])
+        self._wake.wake()
+
+    def _next_header(self, footer: SegmentFooter, ext_id: int) -> SegmentHeader:
+        old = self.segment.header
+        return SegmentHeader(
+            segment_index=old.segment_index + 1,
+            base_offset=old.base_offset + footer.durable_bytes,
+            base_record_count=footer.base_record_count + footer.record_count,
+            max_size=self._options.file_bytes_max,
+            flags=old.flags,
+            created_at=footer.sealed_at,  # so that recovery can tell the path: see recovery.py
+            ext_id=ext_id,
+            index_interval=self._options.index_interval,
+        )
+
+    def _begin_segment(self, header: SegmentHeader, path: str) -> File:
+        self._prepare()
+        file, self._prepared = self._prepared, None
+        assert file is not None
+        return begin_segment(self._fs, self._layout, file, header, path)
+
+    def _prepare(self) -> None:
+        """Have a file of zeros ready for the next segment."""
+        with self._prepare_lock:
+            if self._prepared is None:
+                size = file_bytes(self._options.file_bytes_max, self._options.index_interval)
+                self._prepared = prepare(self._fs, self._layout.next_segment, size)
+
+    def _attach(self, segment: SegmentWriter, reserved_end: int, *, flush_failed: bool) -> None:
+        self.segment = segment
+        records_max = self._options.segment_records_max or _RECORDS_UNBOUNDED
+        with self.durability.lock:
+            self.durability.attach(
+                segment, reserved_end=reserved_end, flush_failed=flush_failed, records_max=records_max
+            )
+        options = self._options
+        plain = self._system_clock and not options.flush_every_append and options.segment_age_max_ms is None
+        if plain and options.flush_bytes is None and options.flush_ms is None:
+            self.fast_append = segment.appender.append
+
+    def _store_manifest(
+        self, entries: EntryTable, active: ActiveSegment | None = None, next_sequence: int | None = None
+    ) -> None:
+        manifest = Manifest(
+            self.manifest.generation + 1,
+            self.manifest.next_sequence if next_sequence is None else next_sequence,
+            active or self.manifest.active,
+            entries,
+        )
+        self._store.store(manifest)
+        self.manifest = manifest
+
+    # -- in the background ----------------------------------------------------------------------------
+
+    def housekeep(self) -> float | None:
+        """Do what is due: checkpoint, prepare, flush, roll by age; return the seconds until more is."""
+        self._check_open()
+        self.durability.checkpoint()
+        if self.segment.appender.offset > self.segment.records_end_max // 2:
+            self._prepare()
+        now_ns = self._clock.now_ns()
+        due_ns = [self._flush_if_due(now_ns), self._roll_if_due(now_ns)]
+        waits = [(due - now_ns) / NANOSECONDS for due in due_ns if due is not None]
+        return max(0.0, min(waits)) if waits else None
+
+    def _flush_if_due(self, now_ns: int) -> int | None:
+        """Return when the next flush is due, if one is."""
+        since, flush_ms = self._unflushed_since_ns, self._options.flush_ms
+        if since is None or flush_ms is None:
+            return None
+        if now_ns < since + flush_ms * 1_000_000:
+            return since + flush_ms * 1_000_000
+        self.flush()
+        return None
+
+    def _roll_if_due(self, now_ns: int) -> int | None:
+        """Return when the open segment will be too old, if it has records."""
+        age_max_ms = self._options.segment_age_max_ms
+        if age_max_ms is None:
+            return None
+        with self._lock:
+            self._roll_if_old()
+            due_ns = self.segment.header.created_at + age_max_ms * 1_000_000
+        # An empty segment is not rolled however old it is: look again after its age, not at once.
+        return due_ns if due_ns > now_ns else now_ns + age_max_ms * 1_000_000
+
+    def _roll_if_old(self) -> None:
+        age_max_ms = self._options.segment_age_max_ms
+        if age_max_ms is None or self._closed:
+            return
+        created_ns, count = self.segment.header.created_at, self.segment.appender.count
+        if roll.is_old(created_ns, count, age_max_ms, self._clock.now_ns()):
+            self._roll(self.segment.header.ext_id)
+
+    def _poke(self) -> None:
+        if self._housekeeper:
+            self._housekeeper.poke()
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Flush, record the final state in the manifest, and let go of every file.
+
+        Raises:
+            Poisoned: the last flush failed, or an earlier one had.
+        """
+        if self._housekeeper:
+            self._housekeeper.stop()
+        with self._lock:
+            if self._closed:
+                return
+            self.segment.appender.close()
+            try:
+                if self.durability.failure is None:
+                    self._store_final_state()
+            finally:
+                self._release(ClosedError("the log is closed; open it again"))  # noqa: EM101
+
+    def _store_final_state(self) -> None:
+        self.durability.flush_to(self.segment.appender.sequence)
+        tail = self.segment.tail()
+        active = self.manifest.active._replace(write_offset=tail.offset, record_count=tail.record_count)
+        if active != self.manifest.active:
+            next_sequence = self.segment.header.base_record_count + tail.record_count
+            self._store_manifest(self.manifest.entries, active, next_sequence)
+        if self._prepared:
+            self._prepared.close()
+            self._prepared = None
+            self._fs.remove(self._layout.next_segment)
+
+    def _release(self, reason: ClosedError) -> None:
+        self._closed = reason
+        self.fast_append = self.append
+        self.segment.close()
+        self.durability.close()
+
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child; the parent goes on."""
+        self._closed = Forked("this log was opened before fork; the child must open it again")  # noqa: EM101
+        self._lock = threading.RLock()  # Another thread of the parent may have held the old one.
+        self.fast_append = self.append
+        self._housekeeper = None
+        self.segment.appender.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise type(self._closed)(*self._closed.args)
+        self.durability.check()

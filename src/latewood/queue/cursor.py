@@ -1,0 +1,67 @@
+"""Named, durable positions: `readers/<name>.meta`.
+
+Two slots take turns, so a torn commit leaves the one before it.  A cursor is never ahead of what is durable:
+whoever stores one syncs the log first.  Order of writes: docs/crash-safety.md, "reader commit".
+"""
+
+from pathlib import Path
+
+from latewood.errors import NotFoundError
+from latewood.format.cursor import (
+    FILE_BYTES_MAX,
+    SIZE,
+    SLOT_OFFSETS,
+    Cursor,
+    decode_file,
+    encode,
+    slot_of,
+)
+from latewood.fs import FileSystem, replace_file
+from latewood.types import Position
+
+_SUFFIX = ".meta"
+
+
+def cursor_path(directory: Path, name: str) -> Path:
+    """Return the file of a named reader."""
+    return directory / f"{name}{_SUFFIX}"
+
+
+def cursor_names(fs: FileSystem, directory: Path) -> list[str]:
+    """Return the names of all readers that have a position."""
+    return [name.removesuffix(_SUFFIX) for name in fs.list(directory) if name.endswith(_SUFFIX)]
+
+
+def load_cursor(fs: FileSystem, path: Path) -> Cursor | None:
+    """Return a stored position, or None if there is none.
+
+    Raises:
+        CorruptError: neither of its slots is sound.
+    """
+    try:
+        file = fs.open(path)
+    except NotFoundError:
+        return None
+    try:
+        return decode_file(file.pread(FILE_BYTES_MAX, 0), path)
+    finally:
+        file.close()
+
+
+def store_cursor(fs: FileSystem, path: Path, known: Cursor | None, position: Position, now_ns: int) -> Cursor:
+    """Make `position` the stored one, durably; `known` is what the file holds now.  Return what it holds then."""
+    generation = known.generation + 1 if known else 1
+    cursor = Cursor(generation, position.segment_id, position.offset, position.sequence, now_ns)
+    if known is None or known.sequence is None:  # No file yet, or one of an older program.
+        blank = bytearray(FILE_BYTES_MAX)
+        at = SLOT_OFFSETS[slot_of(generation)]
+        blank[at : at + SIZE] = encode(cursor)
+        replace_file(fs, path, bytes(blank))
+        return cursor
+    file = fs.open(path, write=True)
+    try:
+        file.pwrite(encode(cursor), SLOT_OFFSETS[slot_of(generation)])
+        file.sync()
+    finally:
+        file.close()
+    return cursor

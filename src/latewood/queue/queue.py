@@ -1,0 +1,199 @@
+"""A queue: a log plus who has read what, and what may therefore go."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from latewood.clock import Clock
+from latewood.errors import NotFoundError, ReadOnlyError, UsageError
+from latewood.fs import FileSystem, Lock
+from latewood.limits import check_name
+from latewood.log import Log, LogOptions, Mode
+from latewood.log.layout import segment_id_of
+from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
+from latewood.queue.reader import Reader, Start
+from latewood.queue.retention import Plan, ReaderState, RetentionPolicy, SealedSegment, plan
+from latewood.segment import read_footer
+
+
+class ReaderInfo(NamedTuple):
+    """A named reader, seen from outside."""
+
+    name: str
+    sequence: int
+    """The next record it wants."""
+    lag: int
+    """Records written that it has not committed."""
+    committed_at_ns: int
+
+
+class Queue(Log):
+    """A log with named readers and retention: what `latewood.open` returns."""
+
+    retention = RetentionPolicy()
+    _swept = False
+
+    def reader(self, name: str, start: Start = "resume") -> Reader:
+        """Open a named reader; its position outlives the process, and holds retention back.
+
+        `start` is `"resume"` (where it stopped; the oldest record if it is new), `"earliest"`, `"latest"`, a
+        sequence, or a datetime.
+
+        Raises:
+            BadName: the name cannot be a file name.
+            Locked: another reader of this name is open.
+            DataLost: a policy removed the records it would begin with; start it elsewhere.
+        """
+        check_name(name, "reader")
+        reader = Reader(self, name, self._reader_lock(name))
+        try:
+            reader.begin(start)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def readers(self) -> list[ReaderInfo]:
+        """Return all named readers with their lag.
+
+        Raises:
+            CorruptError: a reader's file is damaged.
+        """
+        end = self.next_sequence
+        return [
+            ReaderInfo(state.name, state.sequence, max(0, end - state.sequence), state.committed_at_ns)
+            for state in self._reader_states()
+        ]
+
+    def remove_reader(self, name: str) -> None:
+        """Forget a reader; it holds nothing back any more.
+
+        Raises:
+            NotFoundError: there is none of that name.
+            Locked: it is open.
+        """
+        path = cursor_path(self._layout.readers, check_name(name, "reader"))
+        if not self._fs.exists(path):
+            message = f"there is no reader {name!r} at {self.path}"
+            raise NotFoundError(message)
+        lock = self._reader_lock(name)
+        if lock is None:
+            message = f"{self._layout.readers} cannot be written"
+            raise ReadOnlyError(message)
+        try:
+            self._fs.remove(path)
+            self._fs.sync_directory(path.parent)
+        finally:
+            lock.close()
+
+    def cleanup(self, *, dry_run: bool = False) -> list[int]:
+        """Delete the segments that nobody needs; return their ids.  With `dry_run`, only say which.
+
+        A segment goes once every reader has passed it; see `RetentionPolicy` for what else may.
+
+        Raises:
+            CorruptError: a reader's file is damaged; nothing is deleted until it is mended or removed.
+            ReadOnlyError: the log was opened with `mode="r"`.
+        """
+        retire = self.retention_plan().retire
+        if not dry_run:
+            if not self._swept:
+                self._writer.remove_files(self._orphans())
+                self._swept = True
+            if retire:
+                self._writer.retire(len(retire))
+        return retire
+
+    def retention_plan(self) -> Plan:
+        """Return what `cleanup` would delete, and which readers keep the rest."""
+        entries = self._manifest().entries
+        sealed_bytes = sum(entries[index].size for index in range(len(entries)))
+        now_ns = self._clock.now_ns()
+        return plan(self._sealed_segments(), sealed_bytes, self._reader_states(), self.retention, now_ns)
+
+    def _sealed_segments(self) -> Iterator[SealedSegment]:
+        entries = self._manifest().entries
+        for index in range(len(entries)):
+            entry = entries[index]
+            sealed_at_ns = 0
+            if self.retention.max_age_ms is not None:
+                file = self._fs.open(self._layout.absolute(entry.path))
+                try:
+                    sealed_at_ns = read_footer(file).sealed_at
+                finally:
+                    file.close()
+            yield SealedSegment(entry.segment_id, entry.end_sequence, entry.size, sealed_at_ns)
+
+    def _reader_states(self) -> list[ReaderState]:
+        states = []
+        for name in cursor_names(self._fs, self._layout.readers):
+            cursor = load_cursor(self._fs, cursor_path(self._layout.readers, name))
+            if cursor is None:
+                continue
+            sequence = cursor.sequence
+            if sequence is None:  # A position of an older program: the start of its segment is near enough.
+                sequence = self.view().sequence_at(cursor.segment_id, 0) or 0
+            states.append(ReaderState(name, sequence, cursor.committed_at))
+        return states
+
+    def _orphans(self) -> list[Path]:
+        """Return segments that an interrupted cleanup took out of the manifest but not off the disk."""
+        manifest = self._manifest()
+        known = {manifest.entries[index].path for index in range(len(manifest.entries))}
+        found = []
+        for path in self._fs.walk(self._layout.segments):
+            segment_id = segment_id_of(path)
+            if segment_id is not None and segment_id < manifest.active.segment_id:
+                found += [path] if self._layout.relative(path) not in known else []
+        return found
+
+    def _reader_lock(self, name: str) -> Lock | None:
+        """Take a reader's lock; None if the directory cannot be written."""
+        with suppress(ReadOnlyError):
+            self._fs.make_directory(self._layout.readers)
+            return self._fs.lock(self._layout.readers / f"{name}.lock")
+        return None
+
+
+def open_queue(
+    path: str | Path,
+    options: LogOptions | None = None,
+    *,
+    mode: Mode = "a",
+    retention: RetentionPolicy | None = None,
+    fs: FileSystem | None = None,
+    clock: Clock | None = None,
+    background: bool = True,
+    **fields: Any,
+) -> Queue:
+    """Open the log in a directory, making it if it is not there.
+
+    Options may be given as a `LogOptions`, or by name: `latewood.open("events", flush_ms=5)`.  With `mode="r"`
+    nothing but readers' positions is written and no lock is taken, so it works beside a writer, and on a
+    read-only directory.
+
+    Raises:
+        UsageError: an unknown option, or a value out of bounds.
+        Locked: another writer holds it.
+        NotFoundError: `mode="r"` and there is no log.
+        CorruptError: something that was durable is damaged.
+        UnsupportedVersion: a later program wrote it.
+    """
+    if fields:
+        options = _options_from(options, fields)
+    queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background)
+    queue.retention = retention or RetentionPolicy()
+    return queue
+
+
+def _options_from(options: LogOptions | None, fields: dict[str, Any]) -> LogOptions:
+    names = list(LogOptions.__dataclass_fields__)
+    unknown = sorted(set(fields) - set(names))
+    if unknown or options is not None:
+        problem = f"unknown option {unknown[0]!r}" if unknown else "give options by name or as LogOptions, not both"
+        message = f"{problem}; the options are {', '.join(names)}"
+        raise UsageError(message)
+    return LogOptions(**fields)
+
+

@@ -1,0 +1,239 @@
+"""A named reader: a place in the log that is remembered.
+
+Reads at least once: after a crash it goes on from the last `commit`.  Not thread-safe; one process at a time may
+use a name.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+from latewood.errors import ClosedError, CorruptError, ReadOnlyError, UsageError
+from latewood.format.cursor import Cursor
+from latewood.format.segment import HEADER_SIZE
+from latewood.fs import Lock
+from latewood.kernel import Record
+from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
+from latewood.log import Log, Stream
+from latewood.log.layout import NANOSECONDS
+from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Start = Literal["resume", "earliest", "latest"] | int | datetime
+"""Where a reader begins: where it stopped, an end of the log, a sequence, or a time."""
+
+
+class Reader:
+    """Reads a log in order, as far as it is written; iterating stops there, `follow` and `poll` wait."""
+
+    def __init__(self, log: Log, name: str, lock: Lock | None) -> None:
+        """Hold the parts; `Queue.reader` is what opens a reader."""
+        self._log, self.name, self._lock = log, name, lock
+        self._path = cursor_path(log.path / "readers", name)
+        self._cursor: Cursor | None = None
+        self._stream: Stream | None = None
+        self._buffer: list[Record] = []
+        self._taken = 0
+
+    def begin(self, start: Start) -> None:
+        """Go to where reading starts, and remember that unless it is where reading stopped."""
+        self._cursor = load_cursor(self._log.file_system, self._path)
+        if start == "resume" and self._cursor is not None and self._cursor.sequence is not None:
+            self._check_not_ahead(self._cursor.sequence)
+            self._move_to(self._cursor.sequence)
+            return
+        self._move_to(self._sequence_at(start))
+        if self._lock is not None:
+            self.commit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def sequence(self) -> int:
+        """The sequence of the next record."""
+        return self._opened().sequence - (len(self._buffer) - self._taken)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Yield every record that is written, then stop."""
+        while (record := self.next()) is not None:
+            yield record
+
+    def next(self) -> Record | None:
+        """Return the next record, or None if it is not written yet.
+
+        Raises:
+            DataLost: a policy removed it; `seek` past the gap.
+            CorruptError: it is damaged.
+        """
+        if self._taken == len(self._buffer):
+            self._buffer, self._taken = self._opened().read(READ_RECORDS_MAX), 0
+            if not self._buffer:
+                return None
+        record = self._buffer[self._taken]
+        self._taken += 1
+        return record
+
+    def poll(self, max_records: int = READ_RECORDS_MAX, timeout: float | None = 0.0) -> list[Record]:
+        """Return up to `max_records`, waiting at most `timeout` seconds (None: for ever) for the first.
+
+        Raises:
+            DataLost, CorruptError: as `next`.
+        """
+        if max_records < 1:
+            message = f"max_records must be 1 or more, not {max_records}"
+            raise UsageError(message)
+        records = self._buffer[self._taken : self._taken + max_records]
+        self._taken += len(records)
+        if records or not self.wait(timeout):
+            return records
+        return self._opened().read(max_records)
+
+    def read_arrow(self, max_records: int = ARROW_RECORDS_MAX) -> "pa.RecordBatch":
+        """Return up to `max_records`, and no more than 64 MiB, as an Arrow batch; it is empty at the end.
+
+        Raises:
+            DataLost, CorruptError: as `next`.
+        """
+        from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        self._move_to(self.sequence, keep=True)
+        columns = self._opened().read_columns(max_records)
+        return record_batch(self._opened().sequence - columns[0], columns)
+
+    def follow(self) -> Iterator[Record]:
+        """Yield every record, and wait for more for ever.
+
+        Raises:
+            DataLost, CorruptError: as `next`.
+            ClosedError: the reader or its log was closed meanwhile.
+        """
+        while True:
+            yield from self
+            self.wait(None)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until a record can be read, at most `timeout` seconds (None: for ever); return whether one can.
+
+        Sleeps, and is woken by the append, also from another process.
+        """
+        return self._taken < len(self._buffer) or self._log.wait(self._opened(), timeout)
+
+    def commit(self) -> None:
+        """Remember that every record handed out so far is dealt with.  Durable on return.
+
+        The records themselves are made durable first: a reader must never be ahead of its log after a power cut.
+
+        Raises:
+            ReadOnlyError: the log's directory cannot be written.
+        """
+        if self._lock is None:
+            message = f"{self._log.path} cannot be written, so reader {self.name!r} cannot commit"
+            raise ReadOnlyError(message)
+        position = self._opened().position_of(self.sequence)
+        self._log.make_durable(self._opened())
+        now_ns = self._log.clock.now_ns()
+        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns)
+
+    def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
+        """Go to a sequence, or to the first record at or after a time (a datetime, or nanoseconds since 1970).
+
+        Not remembered until `commit`.
+
+        Raises:
+            UsageError: not exactly one of the two, or a sequence beyond the end.
+            DataLost: that record was retired.
+        """
+        if (sequence is None) == (timestamp is None):
+            message = "seek needs either sequence or timestamp"
+            raise UsageError(message)
+        if sequence is None:
+            assert timestamp is not None
+            sequence = self._log.find_timestamp(_nanoseconds(timestamp))
+        self._move_to(self._checked(sequence))
+        self._opened().position()
+
+    def lag(self) -> int:
+        """Return how many written records are still to be read."""
+        return max(0, self._log.next_sequence - self.sequence)
+
+    @property
+    def committed_sequence(self) -> int | None:
+        """The sequence that the last `commit` stored."""
+        return self._cursor.sequence if self._cursor else None
+
+    def close(self) -> None:
+        """Let go of the log.  Does not commit."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        if self._lock is not None:
+            self._lock.close()
+
+    def _opened(self) -> Stream:
+        if self._stream is None:
+            message = f"reader {self.name!r} is closed; open it again"
+            raise ClosedError(message)
+        return self._stream
+
+    def _move_to(self, sequence: int, *, keep: bool = False) -> None:
+        """Read from `sequence` on; `keep` saves opening the segment again if we are there already."""
+        if not (keep and self._taken == len(self._buffer) and self._stream is not None):
+            if self._stream is not None:
+                self._stream.close()
+            self._stream = self._log.stream(sequence)
+        self._buffer, self._taken = [], 0
+
+    def _sequence_at(self, start: Start) -> int:
+        if isinstance(start, datetime):
+            return self._log.find_timestamp(_nanoseconds(start))
+        if isinstance(start, int):
+            return self._checked(start)
+        match start:
+            case "earliest":
+                return self._log.first_sequence
+            case "latest":
+                return self._log.next_sequence
+            case "resume":
+                return self._legacy_sequence() if self._cursor else self._log.first_sequence
+        message = f"start must be 'resume', 'earliest', 'latest', a sequence or a datetime, not {start!r}"
+        raise UsageError(message)
+
+    def _legacy_sequence(self) -> int:
+        """Look up the sequence of a position that an older program stored without one."""
+        assert self._cursor is not None
+        offset = max(self._cursor.offset, HEADER_SIZE)
+        sequence = self._log.view().sequence_at(self._cursor.segment_id, offset)
+        if sequence is None:
+            raise CorruptError("no record begins at this position", self._path, 0)  # noqa: EM101
+        return sequence
+
+    def _checked(self, sequence: int) -> int:
+        end = self._log.next_sequence
+        if not 0 <= sequence <= end:
+            message = f"sequence {sequence} is not in the log, which ends at {end}"
+            raise UsageError(message)
+        return sequence
+
+    def _check_not_ahead(self, sequence: int) -> None:
+        end = self._log.next_sequence
+        if sequence > end:
+            reason = f"the reader stands at {sequence}, and the log ends at {end}: seek it, or restore the log"
+            raise CorruptError(reason, self._path, 0)
+
+
+def _nanoseconds(timestamp: int | datetime) -> int:
+    if isinstance(timestamp, datetime):
+        whole = timestamp.replace(microsecond=0).timestamp()
+        return int(whole) * NANOSECONDS + timestamp.microsecond * 1000
+    return timestamp
+
+

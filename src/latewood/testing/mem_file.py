@@ -1,0 +1,114 @@
+"""The open things of a file system in memory: a file, a mapping, a lock."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from latewood.errors import StorageError
+from latewood.testing.node import Inode
+
+if TYPE_CHECKING:
+    from latewood.testing.mem_fs import MemFS
+
+
+class MemMapping:
+    """A view of the very memory that the file's reads, writes and other mappings use."""
+
+    def __init__(self, inode: Inode, length: int, *, writable: bool) -> None:
+        view = inode.view(length)
+        self.view = view if writable else view.toreadonly()
+
+    def close(self) -> None:
+        """Release the view, so that a use after this raises; slices of it live on."""
+        with suppress(BufferError):
+            self.view.release()
+
+
+class MemFile:
+    """One open file.  It holds the inode, so it outlives the name.  Any thread may call `sync`."""
+
+    def __init__(self, fs: "MemFS", path: Path, inode: Inode, *, writable: bool) -> None:
+        self.path = path
+        self._fs, self._inode, self._writable = fs, inode, writable
+        self._closed = False
+
+    def size(self) -> int:
+        """Return its length in bytes."""
+        return self._open_inode().size
+
+    def pread(self, length: int, offset: int) -> bytes:
+        """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
+        with self._fs.reading("pread", self.path):
+            data = self._open_inode().read(length, offset)
+            self._fs.counts.preads += 1
+            self._fs.counts.bytes_read += len(data)
+            return data
+
+    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`, or nothing of it."""
+        inode, length = self._open_inode(write=True), memoryview(data).nbytes
+        with self._fs.changing("pwrite", self.path):
+            self._fs.check_room(self.path, offset + length - inode.size if length else 0)
+            self._fs.touch(inode, offset, offset + length)
+            inode.write(data, offset)
+            self._fs.counts.writes += 1
+            self._fs.counts.bytes_written += length
+
+    def allocate(self, size: int) -> None:
+        """Grow to `size` bytes of zeros; never shrinks."""
+        inode = self._open_inode(write=True)
+        with self._fs.changing("allocate", self.path):
+            self._fs.check_room(self.path, size - inode.size)
+            self._fs.touch(inode, inode.size, size)
+            inode.resize(max(size, inode.size))
+            self._fs.counts.allocations += 1
+
+    def truncate(self, size: int) -> None:
+        """Cut, or grow with zeros, to `size` bytes.  Growing takes no room, as a sparse file does not."""
+        inode = self._open_inode(write=True)
+        with self._fs.changing("truncate", self.path):
+            self._fs.touch(inode, *sorted((inode.size, size)))
+            inode.resize(size)
+            self._fs.counts.truncations += 1
+
+    def sync(self) -> None:
+        """Make contents and length durable."""
+        self._fs.sync_file(self.path, self._open_inode())
+
+    def map(self, length: int, *, writable: bool) -> MemMapping:
+        """Map the first `length` bytes, which must exist."""
+        inode = self._open_inode(write=writable)
+        with self._fs.reading("map", self.path):
+            if not 0 < length <= inode.size:
+                raise ValueError(f"{self.path}: {length} bytes of {inode.size} cannot be mapped")
+            if writable:
+                self._fs.share(inode)
+            self._fs.counts.maps += 1
+            self._fs.counts.bytes_mapped += length
+            return MemMapping(inode, length, writable=writable)
+
+    def close(self) -> None:
+        """Close it.  Mappings live on."""
+        self._closed = True
+
+    def _open_inode(self, *, write: bool = False) -> Inode:
+        if self._closed:
+            raise StorageError(f"{self.path}: the file is closed")
+        if write and not self._writable:
+            raise StorageError(f"{self.path}: the file was opened to read")
+        return self._inode
+
+
+class MemLock:
+    """One held lock file."""
+
+    def __init__(self, held: set[Path], path: Path) -> None:
+        self._held, self._path = held, path
+        self._closed = False
+        held.add(path)
+
+    def close(self) -> None:
+        """Give it up, once: a second close must not free the next holder's lock."""
+        if not self._closed:
+            self._closed = True
+            self._held.discard(self._path)

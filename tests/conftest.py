@@ -1,0 +1,30 @@
+"""What every test shares: the `--campaign` switch and how hard Hypothesis tries.
+
+Ordinary runs are deterministic, so that a red build is red again when it is repeated.  A campaign draws new
+examples every time, and many more of them.
+"""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "steady",
+    deadline=None,  # a busy machine is no bug
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],  # as deadline
+)
+settings.register_profile("campaign", settings.get_profile("steady"), derandomize=False, max_examples=2_000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--campaign", action="store_true", help="search for hours, not minutes: `make crash`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("campaign" if config.getoption("--campaign") else "steady")
+
+
+@pytest.fixture(scope="session")
+def campaign(pytestconfig: pytest.Config) -> bool:
+    """Whether this run is a long campaign, so that a test may take all the states that it can enumerate."""
+    return bool(pytestconfig.getoption("--campaign"))

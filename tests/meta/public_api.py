@@ -1,0 +1,113 @@
+"""The public API as text: one line for each exported name and for each public member of an exported class.
+
+`python -m tests.meta.public_api` prints it; `make api` keeps it in public_api.txt.
+"""
+
+import enum
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Final
+
+import latewood
+
+_TWINS: Final = {"latewood._native", "latewood.kernel.pure"}
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
+
+
+def describe(module: ModuleType) -> str:
+    """Everything that a module exports, sorted."""
+    package = module.__name__.partition(".")[0]
+    lines = [line for name in sorted(module.__all__) for line in _describe_name(name, getattr(module, name), package)]
+    text = _ADDRESS.sub("", "".join(f"{line}\n" for line in lines))
+    return text.replace("pathlib._local.", "pathlib.")  # Python 3.13 moved it
+
+
+def _describe_name(name: str, value: Any, package: str) -> Iterator[str]:
+    if isinstance(value, type) and value.__module__ in _TWINS:
+        yield from _describe_twin(name, value, package)
+    elif isinstance(value, type):
+        yield from _describe_class(name, value, package)
+    elif inspect.isroutine(value):
+        yield _function(name, value)
+    else:
+        yield f"{name}: {type(value).__name__}"
+
+
+def _describe_twin(name: str, cls: type, package: str) -> Iterator[str]:
+    """A class of the kernel: the names that its native and its pure form have in common, which run the same tests."""
+    yield f"class {name}"
+    members = [member for member in sorted(dir(cls)) if not member.startswith("_")]
+    yield from (f"    {member}" for member in members if _describe_member(cls, member, package))
+
+
+def _describe_class(name: str, cls: type, package: str) -> Iterator[str]:
+    bases = ", ".join(base.__name__ for base in cls.__bases__ if base is not object)
+    yield f"class {name}({bases})" if bases else f"class {name}"
+    if issubclass(cls, enum.Enum):
+        yield from (f"    {member.name} = {member.value!r}" for member in cls)
+    elif _is_ours(cls.__init__, package) or issubclass(cls, tuple):
+        yield f"    {_function('new', cls)}"
+    for member in sorted(dir(cls)):
+        if not member.startswith("_") and (line := _describe_member(cls, member, package)):
+            yield f"    {line}"
+
+
+def _describe_member(cls: type, name: str, package: str) -> str | None:
+    """One line for a member that a class of ours defines, none for what comes from `object` or `Exception`."""
+    owner = next(base for base in cls.__mro__ if name in vars(base))
+    value = vars(owner)[name]
+    if owner.__module__.partition(".")[0] != package or isinstance(value, enum.Enum):
+        return None
+    if isinstance(value, classmethod | staticmethod):
+        return f"{type(value).__name__} {_function(name, value.__func__)}"
+    if inspect.isroutine(value) and not inspect.isdatadescriptor(value):
+        return _function(name, value)
+    getter = getattr(value, "fget", None) or getattr(value, "func", None)
+    kind = inspect.signature(getter).return_annotation if getter else _annotations(owner).get(name, type(value))
+    return f"{name}: {_annotation(kind)}"
+
+
+def _function(name: str, function: Callable[..., Any]) -> str:
+    signature = inspect.signature(function)
+    word = "async def" if inspect.iscoroutinefunction(function) else "def"
+    result = "" if signature.return_annotation is inspect.Signature.empty else _annotation(signature.return_annotation)
+    bare = signature.replace(
+        parameters=[_bare(parameter) for parameter in signature.parameters.values()],
+        return_annotation=inspect.Signature.empty,
+    )
+    return f"{word} {name}{bare}" + (f" -> {result}" if result else "")
+
+
+def _bare(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The parameter with its annotation in a form that prints without quotes."""
+    if parameter.annotation is inspect.Parameter.empty:
+        return parameter
+    return parameter.replace(annotation=_Text(_annotation(parameter.annotation)))
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _annotations(cls: type) -> dict[str, Any]:
+    return dict(vars(cls).get("__annotations__", {}))  # a native class has none
+
+
+def _is_ours(function: Any, package: str) -> bool:
+    return str(getattr(function, "__module__", "")).partition(".")[0] == package
+
+
+class _Text(str):
+    """A string whose repr is itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(describe(latewood))
