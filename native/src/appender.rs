@@ -3,19 +3,16 @@
 //! Thread-safe because the GIL is held through every call, and because no Python code runs between reading the
 //! state and publishing.  Anything that may run Python code (looking at payloads) happens before that.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::PyBytes;
 
+use crate::batch::{Batch, Ends, Room, gather, now_ns};
 use crate::futex::Wake;
 use crate::memory::{GilCell, Region, Writable, with_bytes};
 use crate::record::{self, Payload, SEAL};
 use crate::scan::Place;
 
-/// One call packs at most this much, so that it holds the GIL, and a reader waits, only so long.
-const CALL_BYTES_MAX: usize = 4 << 20;
 const SEQUENCE_MAX: u64 = i64::MAX as u64;
 
 /// Where the next record goes, and what the records so far amount to.
@@ -33,7 +30,7 @@ struct State {
 
 impl State {
     #[inline]
-    fn add(&mut self, bytes: usize, timestamp_ns: u64, ext_id: u64) {
+    fn add(&mut self, bytes: usize, [timestamp_ns, ext_id]: [u64; 2]) {
         if self.count == 0 {
             self.first_timestamp_ns = timestamp_ns;
         }
@@ -55,38 +52,6 @@ struct Grant {
     records: u64,
 }
 
-/// How many more records one batch may take.
-#[derive(Clone, Copy)]
-struct Room {
-    bytes: usize,
-    records: u64,
-    packed: usize,
-}
-
-impl Room {
-    /// Whether not even an empty payload fits.
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.records == 0 || self.bytes.min(CALL_BYTES_MAX) < self.packed + record::HEADER
-    }
-
-    /// The whole size of a record with this payload, if it may be packed too.
-    #[inline]
-    fn admit(&mut self, length: usize) -> Option<usize> {
-        if length >= SEAL as usize || self.is_full() {
-            return None;
-        }
-        let size = record::size(length);
-        let packed = self.packed + size;
-        if packed > self.bytes || (packed > CALL_BYTES_MAX && self.packed > 0) {
-            return None;
-        }
-        self.records -= 1;
-        self.packed = packed;
-        Some(size)
-    }
-}
-
 /// Everything behind the GIL.
 struct Core {
     segment: Option<Writable>,
@@ -102,16 +67,16 @@ impl Core {
     fn room(&self) -> Room {
         let bytes = self.grant.hard.saturating_sub(self.state.offset);
         let records = self.grant.records.saturating_sub(self.state.count);
-        Room { bytes, records, packed: 0 }
+        Room::new(bytes, records)
     }
 
     /// Write one record at the end, and return its offset and its mark, still to be published.
     #[inline]
-    fn pack(&mut self, payload: Payload<'_>, size: usize, timestamp_ns: u64, ext_id: u64) -> (usize, u32) {
+    fn pack(&mut self, payload: Payload<'_>, size: usize, words: [u64; 2]) -> (usize, u32) {
         let offset = self.state.offset;
         let segment = self.segment.as_ref().expect("nothing is allowed after release");
-        let mark = record::write(segment, offset, [timestamp_ns, ext_id], payload);
-        self.state.add(size, timestamp_ns, ext_id);
+        let mark = record::write(segment, offset, words, payload);
+        self.state.add(size, words);
         if self.until_entry == 0 {
             self.until_entry = self.interval;
             self.index.extend_from_slice(&(offset as u64).to_le_bytes());
@@ -146,13 +111,13 @@ impl Core {
             return -1;
         }
         let sequence = self.state.sequence.cast_signed();
-        let packed = self.pack(payload, size, timestamp_ns, ext_id);
+        let packed = self.pack(payload, size, [timestamp_ns, ext_id]);
         self.publish(packed);
         self.ring();
         sequence
     }
 
-    /// Pack what fits of a list or a tuple of exact bytes; None if there is anything else in it.
+    /// Pack what fits of a list or a tuple of exact bytes, without a reference to each; None if it is anything else.
     fn append_bytes(&mut self, payloads: &Bound<'_, PyAny>, batch: &mut Batch) -> Option<usize> {
         let (start, mut room) = (batch.start, self.room());
         let keep = move |length| room.admit(length).is_some();
@@ -171,7 +136,7 @@ impl Core {
         while index < batch.stop {
             let payload = payload(index);
             let Some(size) = room.admit(payload.bytes().len()) else { break };
-            let packed = self.pack(payload, size, batch.timestamps_ns.get(index), batch.ext_ids.get(index));
+            let packed = self.pack(payload, size, batch.words(index));
             if first.is_none() {
                 first = Some(packed);
             } else {
@@ -184,153 +149,6 @@ impl Core {
             self.ring();
         }
         index - batch.start
-    }
-}
-
-/// One number for all records, or one each.
-enum Numbers {
-    One(u64),
-    Many(Region),
-}
-
-impl Numbers {
-    fn new(object: &Bound<'_, PyAny>, stop: usize) -> PyResult<Self> {
-        match object.extract::<u64>() {
-            Ok(number) => return Ok(Self::One(number)),
-            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => return Err(error),
-            Err(_) => {}
-        }
-        let region = Region::readable(object)?;
-        if !matches!(region.item(), (1, _) | (8, b"Q" | b"L" | b"@Q" | b"@L" | b"=Q" | b"<Q")) {
-            return Err(PyTypeError::new_err("a buffer of u64 is required"));
-        }
-        if region.len() / 8 < stop {
-            return Err(PyValueError::new_err("fewer numbers than payloads"));
-        }
-        Ok(Self::Many(region))
-    }
-
-    #[inline]
-    fn get(&self, index: usize) -> u64 {
-        match self {
-            Self::One(number) => *number,
-            Self::Many(region) => region.load64(index * 8),
-        }
-    }
-}
-
-/// What a batch is besides its payloads: `start..stop` are payload indices.
-struct Batch {
-    start: usize,
-    stop: usize,
-    ext_ids: Numbers,
-    timestamps_ns: Numbers,
-}
-
-impl Batch {
-    fn new(
-        start: usize,
-        stop: usize,
-        ext_ids: &Bound<'_, PyAny>,
-        timestamps_ns: &Bound<'_, PyAny>,
-    ) -> PyResult<Self> {
-        let ext_ids = Numbers::new(ext_ids, stop)?;
-        let timestamps_ns =
-            if timestamps_ns.is_none() { Numbers::One(now_ns()) } else { Numbers::new(timestamps_ns, stop)? };
-        Ok(Self { start, stop, ext_ids, timestamps_ns })
-    }
-}
-
-/// A payload kept alive while it is copied.
-enum Held<'py> {
-    Bytes(Bound<'py, PyBytes>),
-    Buffer(Region),
-}
-
-impl<'py> Held<'py> {
-    #[inline]
-    fn new(object: Bound<'py, PyAny>) -> PyResult<Self> {
-        match object.cast_into_exact::<PyBytes>() {
-            Ok(bytes) => Ok(Self::Bytes(bytes)),
-            Err(error) => Ok(Self::Buffer(Region::readable(&error.into_inner())?)),
-        }
-    }
-
-    #[inline]
-    fn payload(&self) -> Payload<'_> {
-        match self {
-            Self::Bytes(bytes) => Payload::Fixed(bytes.as_bytes()),
-            Self::Buffer(region) => Payload::Shared(region.slice(0, region.len())),
-        }
-    }
-}
-
-#[inline]
-fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
-}
-
-/// Hold the payloads from `start` on that there is room for, having looked that each is bytes-like.
-fn gather<'py>(
-    mut room: Room,
-    start: usize,
-    stop: usize,
-    item: impl Fn(usize) -> PyResult<Bound<'py, PyAny>>,
-) -> PyResult<Vec<Held<'py>>> {
-    let mut payloads = Vec::with_capacity((stop - start).min(room.bytes / record::HEADER));
-    for index in start..stop {
-        if room.is_full() {
-            break;
-        }
-        let payload = Held::new(item(index)?)?;
-        if room.admit(payload.payload().bytes().len()).is_none() {
-            break;
-        }
-        payloads.push(payload);
-    }
-    Ok(payloads)
-}
-
-/// The ends of the payloads of an Arrow binary array.
-struct Ends {
-    region: Region,
-    wide: bool,
-}
-
-impl Ends {
-    fn new(object: &Bound<'_, PyAny>, wide: bool, stop: usize) -> PyResult<Self> {
-        let region = Region::readable(object)?;
-        if region.len() / (if wide { 8 } else { 4 }) <= stop {
-            return Err(PyValueError::new_err("fewer offsets than payloads"));
-        }
-        Ok(Self { region, wide })
-    }
-
-    /// Negative ones come out larger than any data.
-    #[inline]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "64-bit machines")]
-    fn get(&self, index: usize) -> usize {
-        if self.wide { self.region.load64(index * 8) as usize } else { self.region.load32(index * 4).cast_signed() as usize }
-    }
-
-    /// How far from `start` there is room, having looked that the payloads lie inside the data.
-    fn check(&self, mut room: Room, start: usize, stop: usize, bytes: usize) -> PyResult<usize> {
-        let mut from = self.get(start);
-        for index in start..stop {
-            if room.is_full() {
-                return Ok(index);
-            }
-            let to = self.get(index + 1);
-            if from > to || to > bytes {
-                return Err(PyValueError::new_err("the offsets do not lie inside the data, in order"));
-            }
-            if room.admit(to - from).is_none() {
-                return Ok(index);
-            }
-            from = to;
-        }
-        Ok(stop)
     }
 }
 
@@ -439,12 +257,7 @@ impl Appender {
             return Ok(count);
         }
         let room = self.core.with(py, |core| core.room());
-        let held = if let Ok(list) = payloads.cast::<PyList>() {
-            gather(room, start, stop, |index| list.get_item(index))?
-        } else {
-            let tuple = payloads.cast::<PyTuple>()?;
-            gather(room, start, stop, |index| tuple.get_item(index))?
-        };
+        let held = gather(payloads, &batch, room)?;
         batch.stop = start + held.len();
         Ok(self.core.with(py, |core| core.append_batch(&batch, |index| held[index - start].payload())))
     }
@@ -469,7 +282,9 @@ impl Appender {
         let mut batch = Batch::new(start, stop.0, ext_ids, timestamps_ns)?;
         let room = self.core.with(py, |core| core.room());
         batch.stop = ends.check(room, start, stop.0, data.len())?;
-        Ok(self.core.with(py, |core| core.append_batch(&batch, |i| Payload::Shared(&data[ends.get(i)..ends.get(i + 1)]))))
+        Ok(self
+            .core
+            .with(py, |core| core.append_batch(&batch, |i| Payload::Shared(&data[ends.get(i)..ends.get(i + 1)]))))
     }
 
     /// Allow nothing from now on.

@@ -1,11 +1,13 @@
 //! `latewood._native`: the native twin of `latewood.kernel.pure`, name for name.
 
 mod appender;
+mod batch;
 mod futex;
 mod memory;
 mod object;
 mod record;
 mod scan;
+mod sums;
 
 use pyo3::prelude::*;
 

@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::marker::Ungil;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyList, PyTuple};
 
 const WORD: usize = 8;
 const HEAD: usize = 24;
@@ -183,8 +183,12 @@ pub fn with_bytes<R>(
     mut keep: impl FnMut(usize) -> bool + Ungil,
     action: impl FnOnce(&[&[u8]]) -> R + Ungil,
 ) -> Option<R> {
-    let get = if items.is_instance_of::<PyList>() { ffi::PyList_GetItem } else { ffi::PyTuple_GetItem };
-    let mut found: Vec<&[u8]> = Vec::new();
+    let get = match (items.is_instance_of::<PyList>(), items.is_instance_of::<PyTuple>()) {
+        (true, _) => ffi::PyList_GetItem,
+        (_, true) => ffi::PyTuple_GetItem,
+        _ => return None,
+    };
+    let mut found: Vec<&[u8]> = Vec::with_capacity(range.len().min(1 << 15));
     for index in range {
         // SAFETY: a checked call; the reference is borrowed from `items`, which nobody changes before the return.
         let item = unsafe { get(items.as_ptr(), index.cast_signed()) };

@@ -125,7 +125,7 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
 ///
 /// # Safety
 /// `me` is a Record.
-unsafe fn fields<'py>(py: Python<'py>, me: *mut ffi::PyObject) -> PyResult<Bound<'py, PyTuple>> {
+unsafe fn fields(py: Python<'_>, me: *mut ffi::PyObject) -> PyResult<Bound<'_, PyTuple>> {
     // SAFETY: the caller vouches for `me`, whose payload is set for as long as it lives.
     let (record, payload) = unsafe {
         let record = &*me.cast::<Object>();
@@ -154,30 +154,51 @@ unsafe fn with_fields<T>(
     })
 }
 
-extern "C" fn new(_kind: *mut ffi::PyTypeObject, args: *mut ffi::PyObject, named: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    let names = [c"sequence", c"timestamp_ns", c"ext_id", c"payload"];
-    let mut names = [names[0].as_ptr(), names[1].as_ptr(), names[2].as_ptr(), names[3].as_ptr(), ptr::null()];
-    let mut found = [ptr::null_mut::<ffi::PyObject>(); 4];
-    // SAFETY: the interpreter called with its arguments; the format asks for four objects, the last one bytes.
-    unsafe {
-        let py = Python::assume_attached();
-        let (format, [a, b, c, d]) = (c"OOOS:Record".as_ptr(), &mut found);
-        if ffi::PyArg_ParseTupleAndKeywords(args, named, format, names.as_mut_ptr().cast(), &raw mut *a, &raw mut *b, &raw mut *c, &raw mut *d) == 0 {
-            return ptr::null_mut();
-        }
-        let number = |index: usize| Borrowed::from_ptr(py, found[index]).extract::<u64>();
-        let make = || {
-            let payload = Borrowed::from_ptr(py, found[3]).to_owned().cast_into_unchecked::<PyBytes>();
-            RecordType::get(py)?.record(number(0)?, [number(1)?, number(2)?], payload)
-        };
-        make().map_or_else(
-            |error| {
-                error.restore(py);
-                ptr::null_mut()
-            },
-            Bound::into_ptr,
+/// The four arguments of the constructor, borrowed; the last one is bytes.
+///
+/// # Safety
+/// They come from the interpreter.
+unsafe fn arguments(args: *mut ffi::PyObject, named: *mut ffi::PyObject) -> Option<[*mut ffi::PyObject; 4]> {
+    let keys = [c"sequence", c"timestamp_ns", c"ext_id", c"payload"].map(CStr::as_ptr);
+    let mut keys = [keys[0], keys[1], keys[2], keys[3], ptr::null()];
+    let (mut sequence, mut timestamp_ns, mut ext_id, mut payload) = [ptr::null_mut(); 4].into();
+    // SAFETY: the format asks for as many objects as there are places for them and keys.
+    let parsed = unsafe {
+        ffi::PyArg_ParseTupleAndKeywords(
+            args,
+            named,
+            c"OOOS:Record".as_ptr(),
+            keys.as_mut_ptr().cast(),
+            &raw mut sequence,
+            &raw mut timestamp_ns,
+            &raw mut ext_id,
+            &raw mut payload,
         )
-    }
+    };
+    (parsed != 0).then_some([sequence, timestamp_ns, ext_id, payload])
+}
+
+extern "C" fn new(
+    _kind: *mut ffi::PyTypeObject,
+    args: *mut ffi::PyObject,
+    named: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: the interpreter called with its arguments, so this thread is attached; they live until the return.
+    let (py, found) = unsafe { (Python::assume_attached(), arguments(args, named)) };
+    let Some(found) = found else { return ptr::null_mut() };
+    // SAFETY: as above.
+    let found = found.map(|argument| unsafe { Borrowed::from_ptr(py, argument) });
+    let make = || {
+        let payload = found[3].to_owned().cast_into::<PyBytes>()?;
+        RecordType::get(py)?.record(found[0].extract()?, [found[1].extract()?, found[2].extract()?], payload)
+    };
+    make().map_or_else(
+        |error: PyErr| {
+            error.restore(py);
+            ptr::null_mut()
+        },
+        Bound::into_ptr,
+    )
 }
 
 extern "C" fn dealloc(me: *mut ffi::PyObject) {
@@ -196,7 +217,8 @@ extern "C" fn repr(me: *mut ffi::PyObject) -> *mut ffi::PyObject {
         with_fields(me, ptr::null_mut(), |fields| {
             let (sequence, timestamp_ns, ext_id, payload): (u64, u64, u64, Bound<'_, PyAny>) = fields.extract()?;
             let payload = payload.repr()?;
-            let text = format!("Record(sequence={sequence}, timestamp_ns={timestamp_ns}, ext_id={ext_id}, payload={payload})");
+            let text =
+                format!("Record(sequence={sequence}, timestamp_ns={timestamp_ns}, ext_id={ext_id}, payload={payload})");
             Ok(text.into_pyobject(fields.py())?.into_ptr())
         })
     }
@@ -244,9 +266,7 @@ extern "C" fn subscript(me: *mut ffi::PyObject, key: *mut ffi::PyObject) -> *mut
 extern "C" fn contains(me: *mut ffi::PyObject, value: *mut ffi::PyObject) -> c_int {
     // SAFETY: the slot of a Record; `value` is an object.
     unsafe {
-        with_fields(me, -1, |fields| {
-            fields.as_any().contains(Borrowed::from_ptr(fields.py(), value)).map(c_int::from)
-        })
+        with_fields(me, -1, |fields| fields.as_any().contains(Borrowed::from_ptr(fields.py(), value)).map(c_int::from))
     }
 }
 

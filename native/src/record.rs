@@ -33,10 +33,13 @@ pub const fn size(length: usize) -> usize {
 /// The commit mark of a record: CRC-32C of `timestamp_ns | ext_id | payload`, extended from the length.
 #[inline]
 pub fn checksum(length: u32, words: [u64; 2], payload: &[u8]) -> u32 {
-    match crc32c(length, words, payload) {
-        0 => u32::MAX,
-        sum => sum,
-    }
+    mark(crc32c(length, words, payload))
+}
+
+/// A sum as a mark, which is never 0.
+#[inline]
+pub const fn mark(sum: u32) -> u32 {
+    if sum == 0 { u32::MAX } else { sum }
 }
 
 /// The 24 bytes in front of a payload, as loaded.

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::memory::{Column, Region};
 use crate::object::RecordType;
 use crate::record::{self, HEADER, Header, SEAL};
+use crate::sums::Sums;
 
 /// Stopped because enough was read.
 pub const MORE: u8 = 0;
@@ -23,6 +24,7 @@ pub const BAD: u8 = 3;
 pub const END: u8 = 4;
 
 /// A place in a buffer: anything that could not be one is a ValueError.
+#[derive(Clone, Copy)]
 pub struct Place(pub usize);
 
 impl<'py> FromPyObject<'_, 'py> for Place {
@@ -48,7 +50,7 @@ struct Window {
 }
 
 impl Window {
-    fn new(buffer: &Bound<'_, PyAny>, offset: &Place, limit: &Place) -> PyResult<Self> {
+    fn new(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Self> {
         let region = Region::readable(buffer)?;
         if offset.0 > region.len() || limit.0 > region.len() {
             return Err(outside());
@@ -56,7 +58,7 @@ impl Window {
         Ok(Self { region, limit: limit.0 })
     }
 
-    fn aligned(buffer: &Bound<'_, PyAny>, offset: &Place, limit: &Place) -> PyResult<Self> {
+    fn aligned(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Self> {
         if !offset.0.is_multiple_of(8) {
             return Err(PyValueError::new_err("the offset is not a multiple of 8"));
         }
@@ -135,7 +137,7 @@ pub fn scan<'py>(
     max_records: u64,
     max_bytes: u64,
 ) -> PyResult<Scanned<'py>> {
-    let window = Window::aligned(buffer, &offset, &limit)?;
+    let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut bytes) = (offset.0, 0_u64);
     let (kind, mut records) = (RecordType::get(py)?, Vec::new());
     let state = loop {
@@ -219,7 +221,8 @@ impl<'py> Columns<'py> {
     }
 }
 
-type Filled<'py> = (usize, usize, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+type Filled<'py> =
+    (usize, usize, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
 /// Read records as columns, each verified:
 /// `(count, next_offset, state, timestamps, ext_ids, offsets, payloads)`.
@@ -234,7 +237,7 @@ pub fn columns<'py>(
     max_bytes: u64,
 ) -> PyResult<Filled<'py>> {
     let _ = sequence;
-    let window = Window::aligned(buffer, &offset, &limit)?;
+    let window = Window::aligned(buffer, offset, limit)?;
     let extent = extent(&window, offset.0, max_records, max_bytes)?;
     let mut columns = Columns::new(py, &extent)?;
     let (mut offset, mut count, mut state) = (offset.0, 0, extent.state);
@@ -300,7 +303,7 @@ type Verified = (u64, usize, u8, u64, u64, u64, u64, u64);
 /// `(count, next_offset, state, first_ts, last_ts, max_ts, min_ext, max_ext)`.
 #[pyfunction]
 pub fn verify(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Verified> {
-    let window = Window::aligned(buffer, &offset, &limit)?;
+    let window = Window::aligned(buffer, offset, limit)?;
     let (totals, next_offset, state) = py.detach(|| verify_all(&window, offset.0));
     let Totals { count, first, last, max, min_ext_id, max_ext_id } = totals;
     Ok((count, next_offset, state, first, last, max, min_ext_id, max_ext_id))
@@ -309,7 +312,7 @@ pub fn verify(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: P
 /// Hop over up to `count` records by their lengths: `(next_offset, hopped)`.
 #[pyfunction]
 pub fn skip(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place, count: u64) -> PyResult<(usize, u64)> {
-    let window = Window::aligned(buffer, &offset, &limit)?;
+    let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut hopped) = (offset.0, 0);
     while hopped < count {
         let Ok(header) = window.peek(offset) else { break };
@@ -333,7 +336,7 @@ pub fn index_records<'py>(
     if interval == 0 {
         return Err(PyValueError::new_err("the interval is at least 1"));
     }
-    let window = Window::aligned(buffer, &offset, &limit)?;
+    let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut max, mut entries) = (offset.0, max_timestamp_ns, Vec::new());
     for ordinal in 0..count {
         let Ok(header) = window.peek(offset) else { break };
@@ -355,7 +358,7 @@ pub fn find_timestamp(
     limit: Place,
     timestamp_ns: u64,
 ) -> PyResult<(u64, usize, u8)> {
-    let window = Window::aligned(buffer, &offset, &limit)?;
+    let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut hopped) = (offset.0, 0);
     let state = loop {
         match window.peek(offset) {
@@ -373,24 +376,30 @@ pub fn find_timestamp(
 /// The first offset from `offset` on, in steps of 8, with a whole valid record, or -1.
 #[pyfunction]
 pub fn find_record(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<isize> {
-    let window = Window::new(buffer, &offset, &limit)?;
-    let found = py.detach(|| {
-        let mut place = offset.0.next_multiple_of(8);
-        while place + HEADER <= window.limit {
-            if window.read(place).is_ok() {
+    let window = Window::new(buffer, offset, limit)?;
+    let found = py.detach(|| search(&window, offset.0));
+    found.map_or(Ok(-1), |place| Ok(isize::try_from(place)?))
+}
+
+fn search(window: &Window, offset: usize) -> Option<usize> {
+    let sums = Sums::new(window.region.slice(0, window.limit));
+    let mut place = offset.next_multiple_of(8);
+    while place + HEADER <= window.limit {
+        if let Ok(header) = window.peek(place) {
+            let sum = sums.crc(header.length, place + 8, place + HEADER + header.length as usize);
+            if record::mark(sum) == header.mark {
                 return Some(place);
             }
-            place += 8;
         }
-        None
-    });
-    found.map_or(Ok(-1), |place| Ok(isize::try_from(place)?))
+        place += 8;
+    }
+    None
 }
 
 /// The offset just past the last byte of `[offset, limit)` that is not zero, or `offset`.
 #[pyfunction]
 pub fn nonzero_end(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<usize> {
-    let window = Window::new(buffer, &offset, &limit)?;
+    let window = Window::new(buffer, offset, limit)?;
     let offset = offset.0;
     if offset >= window.limit {
         return Ok(offset);

@@ -7,7 +7,7 @@ LatewoodError
 │   └── ReadOnlyError   the log was opened to read
 ├── NotFoundError       nothing is there: check the path or the name
 ├── UnavailableError    try again later (the only retryable branch)
-│   ├── Locked          another writer holds the log
+│   ├── Locked          another process holds the log, or the reader
 │   ├── DiskFull        free some space; what was acknowledged is safe
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── UnsupportedVersion  upgrade this program; the data is fine
@@ -61,7 +61,7 @@ class UnavailableError(LatewoodError):
 
 
 class Locked(UnavailableError):
-    """Another writer holds the log."""
+    """A living process holds the log, or the reader, that the lock file is of."""
 
     def __init__(self, path: Path, pid: int) -> None:
         super().__init__(path, pid)
@@ -69,6 +69,8 @@ class Locked(UnavailableError):
 
     def __str__(self) -> str:
         holder = f"process {self.pid}" if self.pid else "another process"
+        if self.path.parent.name == "readers":
+            return f"reader {self.path.stem!r} is open in {holder}; close it there, or use another name"
         return f"{self.path.parent} is being written by {holder}; close it there, or open this one with mode='r'"
 
 

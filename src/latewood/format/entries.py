@@ -51,8 +51,9 @@ def encode_entry(entry: SegmentEntry) -> bytes:
 class EntryTable:
     """A sequence of entries, oldest first."""
 
-    def __init__(self, raw: bytearray, count: int, checksum: int, path: Path) -> None:
-        self._raw, self._start, self._stop = raw, 0, len(raw)
+    def __init__(self, raw: bytearray, count: int, checksum: int, path: Path, stop: int | None = None) -> None:
+        """See the first `stop` bytes of `raw`, by default all of them, as `count` entries."""
+        self._raw, self._stop = raw, len(raw) if stop is None else stop
         self._count, self._path = count, path
         self.checksum = checksum
         self._offsets: list[int] | None = None
@@ -81,28 +82,27 @@ class EntryTable:
 
     def raw(self, start: int = 0) -> bytes:
         """Return the entries' bytes from byte `start` on."""
-        return bytes(memoryview(self._raw)[self._start + start : self._stop])
+        return bytes(memoryview(self._raw)[start : self._stop])
 
     def extends(self, other: "EntryTable") -> bool:
         """Say whether this table is `other` with entries added at the end."""
-        return self._raw is other._raw and self._start == other._start and self._stop >= other._stop
+        return other.is_start_of(self._raw) and self.byte_count >= other.byte_count
+
+    def is_start_of(self, raw: bytearray) -> bool:
+        """Say whether these are the bytes that the table is a stretch of."""
+        return self._raw is raw
 
     @property
     def byte_count(self) -> int:
         """Bytes of all entries."""
-        return self._stop - self._start
+        return self._stop
 
     def append(self, entry: SegmentEntry) -> "EntryTable":
         """Return a table with one entry more."""
         encoded = encode_entry(entry)
         raw = self._raw if len(self._raw) == self._stop else self._raw[: self._stop]
         raw += encoded
-        table = EntryTable.empty(self._path)
-        table._raw, table._start, table._stop = raw, self._start, self._stop + len(encoded)
-        table._count = self._count + 1
-        table.checksum = crc32c(encoded, self.checksum)
-        table._stride = len(encoded) if self._count == 0 or self._stride == len(encoded) else 0
-        return table
+        return EntryTable(raw, self._count + 1, crc32c(encoded, self.checksum), self._path, len(raw))
 
     def without_first(self, count: int) -> "EntryTable":
         """Return a table without the `count` oldest entries."""
@@ -120,20 +120,20 @@ class EntryTable:
 
     def _uniform_stride(self) -> int:
         if not self._count:
-            self._check(self._start == self._stop, self._start)
+            self._check(self._stop == 0, 0)
             return 0
-        first = self._entry_bytes(self._start)
-        return first if first * self._count == self._stop - self._start else 0
+        first = self._entry_bytes(0)
+        return first if first * self._count == self._stop else 0
 
     def _offset(self, index: int) -> int:
         if self._stride:
-            return self._start + index * self._stride
+            return index * self._stride
         if self._offsets is None:
             self._offsets = self._walk()
         return self._offsets[index]
 
     def _walk(self) -> list[int]:
-        offsets, at = [], self._start
+        offsets, at = [], 0
         for _ in range(self._count):
             offsets.append(at)
             at += self._entry_bytes(at)
@@ -152,4 +152,4 @@ class EntryTable:
 
     def _check(self, sound: bool, at: int) -> None:  # noqa: FBT001 - an assertion, not a mode
         if not sound:
-            raise ManifestCorrupted("an entry of the manifest is cut short", self._path, at)  # noqa: EM101
+            raise ManifestCorrupted("an entry of the manifest is cut short", self._path, at)

@@ -119,12 +119,12 @@ def decode(raw: bytes, path: Path) -> Manifest:
         UnsupportedVersion: a later program wrote it.
     """
     if raw[:4] != _MAGIC:
-        raise ManifestCorrupted("no manifest here", path, 0)  # noqa: EM101 - the text is the error
+        raise ManifestCorrupted("no manifest here", path, 0)
     version = int.from_bytes(raw[4:8], "little")
     if len(raw) >= 8 and version != VERSION:  # noqa: PLR2004 - magic and version
         raise UnsupportedVersion("manifest", version, path)
     if len(raw) < HEADER_SIZE + ACTIVE_SIZE:
-        raise ManifestCorrupted(f"the manifest is cut short at {len(raw)} bytes", path, len(raw))  # noqa: EM102
+        raise ManifestCorrupted(f"the manifest is cut short at {len(raw)} bytes", path, len(raw))
     return _decode_body(raw, path)
 
 
@@ -135,7 +135,7 @@ def _decode_body(raw: bytes, path: Path) -> Manifest:
     front = raw[:_CHECKSUM_OFFSET] + b"\0\0\0\0" + raw[_CHECKSUM_OFFSET + 4 : front_bytes]
     entries_checksum = crc32c(memoryview(raw)[front_bytes:])
     if len(front) != front_bytes or crc32c(front, entries_checksum) != stored:
-        raise ManifestCorrupted("the manifest's checksum does not match", path, _CHECKSUM_OFFSET)  # noqa: EM101
+        raise ManifestCorrupted("the manifest's checksum does not match", path, _CHECKSUM_OFFSET)
     active_path = raw[HEADER_SIZE + ACTIVE_SIZE : front_bytes].decode()
     active = ActiveSegment(segment_id, write_offset, record_count, active_path)
     entries = EntryTable(bytearray(memoryview(raw)[front_bytes:]), count, entries_checksum, path)

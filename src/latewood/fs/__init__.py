@@ -5,4 +5,14 @@ from latewood.fs.base import File, FileSystem, Lock, Mapping
 from latewood.fs.fork import Abandonable, close_after_fork
 from latewood.fs.posix import PosixFS
 
-__all__ = ["Abandonable", "DualSlot", "File", "FileSystem", "Lock", "Mapping", "PosixFS", "close_after_fork", "replace_file"]
+__all__ = [
+    "Abandonable",
+    "DualSlot",
+    "File",
+    "FileSystem",
+    "Lock",
+    "Mapping",
+    "PosixFS",
+    "close_after_fork",
+    "replace_file",
+]

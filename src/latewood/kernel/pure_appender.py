@@ -4,142 +4,28 @@ Its own lock makes it safe to share between threads.  Anything that may run fore
 before the lock is taken.
 """
 
-import operator
 import struct
 import threading
 import time
-from itertools import islice, pairwise, repeat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from google_crc32c import extend
 
+from latewood.kernel.pure_batch import Batch, Room, body_of, encode, numbers, place, slices, u64
 from latewood.kernel.pure_futex import ring, wake_words
-from latewood.kernel.pure_record import (
-    HEAD,
-    HEADER,
-    PADDING,
-    PREFIX,
-    SEAL,
-    U64_MAX,
-    as_bytes,
-    as_view,
-    as_words,
-    as_writable,
-    size,
-)
+from latewood.kernel.pure_record import HEADER, PADDING, SEAL, as_view, as_words, as_writable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-_CALL_BYTES_MAX: Final = 4 << 20
-"""One call packs at most this much, so that it holds the lock, and a reader waits, only so long."""
 _SEQUENCE_MAX: Final = (1 << 63) - 1
 _PLACE_MAX: Final = (1 << 63) - 1
-_U64_FORMATS: Final = frozenset({"Q", "L", "@Q", "@L", "=Q", "<Q"})
 _ENTRY: Final = struct.Struct(
     "<"
     "Q"  # offset
     "Q"  # running maximum of the timestamps
 )
-
-
-def _u64(number: int) -> int:
-    number = operator.index(number)
-    if not 0 <= number <= U64_MAX:
-        raise OverflowError("not between 0 and 2**64 - 1")
-    return number
-
-
-def _place(offset: int, end: int) -> int:
-    offset = operator.index(offset)
-    if not 0 <= offset <= end:
-        raise ValueError("the offset or the limit is outside the buffer")
-    return offset
-
-
-def _numbers(source: "int | ReadableBuffer", start: int, stop: int) -> "int | memoryview":
-    """Return one number for all records, or one each from `start` to `stop`."""
-    try:
-        return _u64(source)  # type: ignore[arg-type] # a buffer is no number, and that is how we tell
-    except TypeError:
-        view = memoryview(source)  # type: ignore[arg-type]
-    if view.itemsize != 1 and view.format not in _U64_FORMATS:
-        raise TypeError("a buffer of u64 is required")
-    view = as_view(view)
-    if view.nbytes // 8 < stop:
-        raise ValueError("fewer numbers than payloads")
-    return view[start * 8 : stop * 8].cast("Q") if stop > start else view[:0]
-
-
-def _each(numbers: "int | memoryview") -> "Iterable[int]":
-    return repeat(numbers) if isinstance(numbers, int) else numbers
-
-
-def _extremes(numbers: "int | memoryview") -> tuple[int, int]:
-    return (numbers, numbers) if isinstance(numbers, int) else (min(numbers), max(numbers))
-
-
-class _Room(NamedTuple):
-    """How much one batch may take."""
-
-    bytes_max: int
-    records_max: int
-
-    def take(self, payloads: "Iterable[bytes]") -> tuple[list[bytes], list[int]]:
-        """Return the payloads that fit and their whole sizes, without a look at the one after the room is full."""
-        taken: list[bytes] = []
-        sizes: list[int] = []
-        packed = 0
-        call_max = min(self.bytes_max, _CALL_BYTES_MAX)
-        full = call_max - HEADER
-        if self.records_max == 0 or full < 0:
-            return taken, sizes
-        for payload in payloads:
-            length = len(payload)
-            whole = HEADER + (length + 7 & ~7)
-            packed += whole
-            if length >= SEAL or (packed > call_max and (taken or packed > self.bytes_max)):
-                break
-            taken.append(payload)
-            sizes.append(whole)
-            if packed > full or len(taken) == self.records_max:
-                break
-        return taken, sizes
-
-
-def _slices(data: "ReadableBuffer", places: memoryview) -> "Iterator[bytes]":
-    """Yield the payloads between neighbouring places of an Arrow binary array."""
-    view = as_view(data)
-    for start, stop in pairwise(places):
-        if not 0 <= start <= stop <= view.nbytes:
-            raise ValueError("the offsets do not lie inside the data, in order")
-        yield view[start:stop].tobytes()
-
-
-def _seeds(lengths: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> "Iterable[int]":
-    """Return the CRC of each record up to its payload."""
-    if isinstance(timestamps_ns, int) and isinstance(ext_ids, int):
-        prefix = PREFIX.pack(timestamps_ns, ext_ids)
-        seeds = {length: extend(length, prefix) for length in set(lengths)}
-        return map(seeds.__getitem__, lengths)
-    return map(extend, lengths, map(PREFIX.pack, _each(timestamps_ns), _each(ext_ids)))
-
-
-def _encode(payloads: list[bytes], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> tuple[bytes, int]:
-    """Return the records as they go to disk, but for the first one's mark, and that mark."""
-    lengths = list(map(len, payloads))
-    marks = list(map(extend, _seeds(lengths, timestamps_ns, ext_ids), payloads))
-    if 0 in marks:
-        marks = [mark or SEAL for mark in marks]
-    first, marks[0] = marks[0], 0
-    paddings = {length: PADDING[length & 7] for length in set(lengths)}
-    parts = [b""] * (3 * len(payloads))
-    parts[0::3] = map(HEAD.pack, lengths, marks, _each(timestamps_ns), _each(ext_ids))
-    parts[1::3] = payloads
-    parts[2::3] = map(paddings.__getitem__, lengths)
-    return b"".join(parts), first
 
 
 class Appender:
@@ -180,16 +66,16 @@ class Appender:
         max_ext_id: int,
     ) -> None:
         view = as_writable(buffer)
-        self._offset = _place(offset, view.nbytes)
+        self._offset = place(offset, view.nbytes)
         if offset % 8 or interval == 0:
             raise ValueError("an offset that is not a multiple of 8, or no interval")
         if sequence > _SEQUENCE_MAX:
             raise OverflowError("the sequence is above 2**63 - 1")
-        self._sequence, self._count, self._interval = _u64(sequence), _u64(count), _u64(interval)
-        self._first_timestamp_ns = _u64(first_timestamp_ns)
-        self._last_timestamp_ns = _u64(last_timestamp_ns)
-        self._max_timestamp_ns = _u64(max_timestamp_ns)
-        self._min_ext_id, self._max_ext_id = _u64(min_ext_id), _u64(max_ext_id)
+        self._sequence, self._count, self._interval = u64(sequence), u64(count), u64(interval)
+        self._first_timestamp_ns = u64(first_timestamp_ns)
+        self._last_timestamp_ns = u64(last_timestamp_ns)
+        self._max_timestamp_ns = u64(max_timestamp_ns)
+        self._min_ext_id, self._max_ext_id = u64(min_ext_id), u64(max_ext_id)
         self._wake = None if wake is None else wake_words(wake)
         self._view = view
         self._words = as_words(view)
@@ -201,22 +87,29 @@ class Appender:
         """Let single appends end at `limit`, batches at `hard`, and the segment hold `records`."""
         with self._lock:
             end = self._view.nbytes
-            limit, hard, records = _place(limit, end), _place(hard, end), _u64(records)
+            limit, hard, records = place(limit, end), place(hard, end), u64(records)
             self._limit, self._hard, self._records = limit, hard, records
 
     def append(self, payload: "ReadableBuffer", ext_id: int = 0, timestamp_ns: int | None = None) -> int:
         """Append one record and return its sequence, or -1 if it is not allowed."""
-        payload = as_bytes(payload)
-        timestamp_ns = time.time_ns() if timestamp_ns is None else _u64(timestamp_ns)
-        ext_id = _u64(ext_id)
-        length = len(payload)
-        whole = size(length)
+        body, length, timestamp_ns, ext_id = body_of(payload, ext_id, timestamp_ns)
+        if length >= SEAL:
+            return -1
+        mark = extend(length, body) or SEAL
+        end = HEADER + (length + 7 & ~7)
         with self._lock:
-            sequence = self._sequence
-            if length >= SEAL or self._count >= self._records or self._offset + whole > self._limit:
+            offset, sequence, wake = self._offset, self._sequence, self._wake
+            end += offset
+            if self._count >= self._records or end > self._limit:
                 return -1
-            self._publish(*_encode([payload], timestamp_ns, ext_id))
-            self._add([whole], timestamp_ns, ext_id)
+            self._view[offset + 8 : end] = body + PADDING[length & 7]
+            self._words[offset >> 2] = length
+            self._words[offset + 4 >> 2] = mark
+            if self._count % self._interval == 0:
+                self._index.append(_ENTRY.pack(offset, max(self._max_timestamp_ns, timestamp_ns)))
+            self._account(1, end - offset, (timestamp_ns, timestamp_ns, timestamp_ns), (ext_id, ext_id))
+        if wake is not None:
+            ring(wake)  # Letting go of the lock was the fence.
         return sequence
 
     def append_many(
@@ -230,12 +123,14 @@ class Appender:
         if not isinstance(payloads, list | tuple):
             raise TypeError("a list or a tuple of payloads is required")
         stop = len(payloads)
-        start = min(_place(start, _PLACE_MAX), stop)
-        times = time.time_ns() if timestamps_ns is None else _numbers(timestamps_ns, start, stop)
-        source = map(as_bytes, islice(payloads, start, stop))
-        return self._append_batch(source, _numbers(ext_ids, start, stop), times)
+        start = min(place(start, _PLACE_MAX), stop)
+        times = time.time_ns() if timestamps_ns is None else numbers(timestamps_ns, start, stop)
+        ids = numbers(ext_ids, start, stop)
+        batch = Batch(room := self._room())
+        batch.take_chunks(islice(payloads, start, stop))
+        return self._append_batch(room, batch, ids, times)
 
-    def append_columns(  # noqa: PLR0913, PLR0917 - an Arrow array is several buffers
+    def append_columns(
         self,
         data: "ReadableBuffer | None",
         offsets: "ReadableBuffer",
@@ -248,57 +143,64 @@ class Appender:
         """Append what fits of an Arrow binary array's payloads `start..stop` as one, and return how many that was."""
         ends = as_view(offsets)
         width = 8 if wide else 4
-        stop = _place(stop, _PLACE_MAX)
+        stop = place(stop, _PLACE_MAX)
         if ends.nbytes // width <= stop:
             raise ValueError("fewer offsets than payloads")
-        start = min(_place(start, _PLACE_MAX), stop)
+        start = min(place(start, _PLACE_MAX), stop)
         places = ends[start * width : (stop + 1) * width].cast("q" if wide else "i")
-        times = time.time_ns() if timestamps_ns is None else _numbers(timestamps_ns, start, stop)
-        source = _slices(b"" if data is None else data, places)
-        return self._append_batch(source, _numbers(ext_ids, start, stop), times)
+        times = time.time_ns() if timestamps_ns is None else numbers(timestamps_ns, start, stop)
+        ids = numbers(ext_ids, start, stop)
+        batch = Batch(room := self._room())
+        batch.take(slices(b"" if data is None else data, places))
+        return self._append_batch(room, batch, ids, times)
 
-    def _room(self) -> _Room:
-        return _Room(max(self._hard - self._offset, 0), max(self._records - self._count, 0))
+    def _room(self) -> Room:
+        return Room(max(self._hard - self._offset, 0), max(self._records - self._count, 0))
 
     def _append_batch(
-        self, source: "Iterable[bytes]", ext_ids: "int | memoryview", timestamps_ns: "int | memoryview"
+        self, room: Room, batch: Batch, ext_ids: "int | memoryview", timestamps_ns: "int | memoryview"
     ) -> int:
-        payloads, _ = self._room().take(source)
         with self._lock:
-            # Somebody may have appended since; then less fits.
-            payloads, sizes = self._room().take(payloads)
-            if payloads:
-                times = timestamps_ns if isinstance(timestamps_ns, int) else timestamps_ns[: len(payloads)]
-                ids = ext_ids if isinstance(ext_ids, int) else ext_ids[: len(payloads)]
-                self._publish(*_encode(payloads, times, ids))
-                self._add(sizes, times, ids)
-        return len(payloads)
+            if room != self._room():  # Somebody has appended since, so less may fit.
+                payloads, batch = batch.payloads, Batch(self._room())
+                batch.take(payloads)
+            count, wake = len(batch.payloads), self._wake
+            if count:
+                times = timestamps_ns if isinstance(timestamps_ns, int) else timestamps_ns[:count]
+                ids = ext_ids if isinstance(ext_ids, int) else ext_ids[:count]
+                self._store(*encode(batch.payloads, times, ids))
+                self._add(batch.sizes, times, ids)
+        if count and wake is not None:
+            ring(wake)  # Letting go of the lock was the fence.
+        return count
 
-    def _publish(self, blob: bytes, mark: int) -> None:
-        """Store everything but the first mark, then that mark, then wake who waits."""
+    def _store(self, blob: bytes, mark: int) -> None:
+        """Store everything but the first mark, then that mark."""
         offset = self._offset
         self._view[offset : offset + len(blob)] = blob
         self._words[offset + 4 >> 2] = mark
-        if self._wake is not None:
-            ring(self._wake)
 
     def _add(self, sizes: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> None:
-        """Account for records just published."""
+        """Account for a batch just stored."""
         self._add_entries(sizes, timestamps_ns)
         if isinstance(timestamps_ns, int):
             first = last = newest = timestamps_ns
         else:
             first, last, newest = timestamps_ns[0], timestamps_ns[-1], max(timestamps_ns)
+        least, greatest = (ext_ids, ext_ids) if isinstance(ext_ids, int) else (min(ext_ids), max(ext_ids))
+        self._account(len(sizes), sum(sizes), (first, last, newest), (least, greatest))
+
+    def _account(self, count: int, size: int, times: tuple[int, int, int], ids: tuple[int, int]) -> None:
+        first, last, newest = times
         if self._count == 0:
             self._first_timestamp_ns = first
         self._last_timestamp_ns = last
         self._max_timestamp_ns = max(self._max_timestamp_ns, newest)
-        least, greatest = _extremes(ext_ids)
-        self._min_ext_id = min(self._min_ext_id, least)
-        self._max_ext_id = max(self._max_ext_id, greatest)
-        self._offset += sum(sizes)
-        self._sequence += len(sizes)
-        self._count += len(sizes)
+        self._min_ext_id = min(self._min_ext_id, ids[0])
+        self._max_ext_id = max(self._max_ext_id, ids[1])
+        self._offset += size
+        self._sequence += count
+        self._count += count
 
     def _add_entries(self, sizes: list[int], timestamps_ns: "int | memoryview") -> None:
         offset, newest, done = self._offset, self._max_timestamp_ns, 0

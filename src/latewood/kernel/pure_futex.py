@@ -26,8 +26,6 @@ _SYSCALLS: Final = {"x86_64": 202, "aarch64": 98}
 _SYSCALL: Final = _SYSCALLS.get(platform.machine()) if sys.platform == "linux" else None
 _NAP_NS: Final = 1_000_000
 
-_fence_lock: Final = threading.Lock()
-
 
 def wake_words(wake: "WriteableBuffer") -> memoryview:
     """Return the flag and the epoch as two words to load and store."""
@@ -39,13 +37,11 @@ def wake_words(wake: "WriteableBuffer") -> memoryview:
 
 def _fence() -> None:
     """Order the stores before against the loads after: taking a lock is an atomic read-modify-write."""
-    with _fence_lock:
-        pass
+    threading.Lock().acquire()
 
 
 def ring(words: memoryview) -> None:
-    """Wake the readers, if one has armed.  To be called after publishing."""
-    _fence()
+    """Wake the readers, if one has armed.  To be called after publishing and a fence."""
     if words[_FLAG]:
         _advance(words)
 

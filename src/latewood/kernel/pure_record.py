@@ -59,11 +59,6 @@ def crc32c(data: "ReadableBuffer", seed: int = 0) -> int:
     return int(google_crc32c.extend(seed, as_bytes(data)))
 
 
-def checksum(length: int, body: bytes) -> int:
-    """Return the commit mark of a record whose bytes 8..24+length are `body`."""
-    return google_crc32c.extend(length, body) or SEAL
-
-
 def size(length: int) -> int:
     """Return the whole bytes of a record with a payload of `length`."""
     return HEADER + (length + 7 & ~7)

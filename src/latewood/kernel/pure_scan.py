@@ -7,9 +7,14 @@ index_records) trusts lengths that were verified before; whoever returns records
 import struct
 from typing import TYPE_CHECKING, Final
 
-from latewood.kernel.pure_record import HEADER, PREFIX, SEAL, U64_MAX, Record, as_view, as_words, checksum, size
+from google_crc32c import extend
+
+from latewood.kernel.pure_record import HEADER, PREFIX, SEAL, U64_MAX, Record, as_view, as_words, size
+from latewood.kernel.pure_sums import Sums
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from _typeshed import ReadableBuffer
 
 MORE: Final = 0
@@ -25,12 +30,14 @@ _ENTRY: Final = struct.Struct(
     "Q"  # running maximum of the timestamps
 )
 _BLOCK: Final = bytes(1 << 16)
+_UNPACK: Final = PREFIX.unpack_from
+_new: Final = tuple.__new__  # a NamedTuple's own constructor takes twice the time
 
 
 class _Window:
-    """Records of one buffer below a limit."""
+    """Records of one buffer below a limit.  `offset` and `state` tell where and why `bodies` ended."""
 
-    __slots__ = ("limit", "view", "words")
+    __slots__ = ("limit", "offset", "state", "view", "words")
 
     def __init__(self, buffer: "ReadableBuffer", offset: int, limit: int, alignment: int = 8) -> None:
         self.view = as_view(buffer)
@@ -40,6 +47,8 @@ class _Window:
             raise ValueError("the offset is not a multiple of 8")
         self.words = as_words(self.view)
         self.limit = limit
+        self.offset = offset
+        self.state = MORE
 
     def peek(self, offset: int) -> int:
         """Return the length of the payload at `offset` without a look at its CRC, or the complement of a state."""
@@ -50,13 +59,21 @@ class _Window:
         length = self.words[offset >> 2]
         if length == SEAL:
             return ~SEALED
-        return length if offset + size(length) <= self.limit else ~BAD
+        return length if offset + HEADER + (length + 7 & ~7) <= self.limit else ~BAD
 
-    def body(self, offset: int, length: int) -> bytes:
-        """Return bytes 8..24+length of the record at `offset`, or none of them if its CRC is wrong."""
-        mark = self.words[offset + 4 >> 2]
-        body = self.view[offset + 8 : offset + HEADER + length].tobytes()
-        return body if checksum(length, body) == mark else b""
+    def bodies(self) -> "Iterator[bytes]":
+        """Yield bytes 8..24+length of each record, verified."""
+        view, words, peek = self.view, self.words, self.peek
+        while (length := peek(self.offset)) >= 0:
+            offset = self.offset
+            mark = words[offset + 4 >> 2]
+            body = view[offset + 8 : offset + HEADER + length].tobytes()
+            if (extend(length, body) or SEAL) != mark:
+                self.state = BAD
+                return
+            self.offset = offset + HEADER + (length + 7 & ~7)
+            yield body
+        self.state = ~length
 
 
 def _check_u64(*numbers: int) -> None:
@@ -64,29 +81,27 @@ def _check_u64(*numbers: int) -> None:
         raise OverflowError("not between 0 and 2**64 - 1")
 
 
-def scan(  # noqa: PLR0913, PLR0917 - where, how far, and how much
+def scan(
     buffer: "ReadableBuffer", offset: int, limit: int, sequence: int, max_records: int, max_bytes: int
 ) -> tuple[list[Record], int, int]:
     """Read records from `offset`, each verified: `(records, next_offset, state)`."""
     _check_u64(sequence, max_records, max_bytes)
     window = _Window(buffer, offset, limit)
     records: list[Record] = []
+    if max_records == 0 or max_bytes == 0:
+        return records, offset, MORE
     payload_bytes = 0
-    while len(records) < max_records and payload_bytes < max_bytes:
-        length = window.peek(offset)
-        if length < 0:
-            return records, offset, ~length
-        body = window.body(offset, length)
-        if not body:
-            return records, offset, BAD
-        timestamp_ns, ext_id = PREFIX.unpack_from(body)
-        records.append(Record(sequence + len(records), timestamp_ns, ext_id, body[16:]))
-        payload_bytes += length
-        offset += size(length)
-    return records, offset, MORE
+    for at, body in enumerate(window.bodies(), sequence):
+        timestamp_ns, ext_id = _UNPACK(body)
+        payload = body[16:]
+        records.append(_new(Record, (at, timestamp_ns, ext_id, payload)))
+        payload_bytes += len(payload)
+        if len(records) == max_records or payload_bytes >= max_bytes:
+            break
+    return records, window.offset, window.state
 
 
-def columns(  # noqa: PLR0913, PLR0917 - the same arguments as scan
+def columns(
     buffer: "ReadableBuffer", offset: int, limit: int, sequence: int, max_records: int, max_bytes: int
 ) -> tuple[int, int, int, bytes, bytes, bytes, bytes]:
     """Read records as columns, each verified.
@@ -95,37 +110,39 @@ def columns(  # noqa: PLR0913, PLR0917 - the same arguments as scan
     """
     _check_u64(sequence, max_records, max_bytes)
     window = _Window(buffer, offset, limit)
-    prefixes: list[bytes] = []
-    payloads: list[bytes] = []
+    bodies: list[bytes] = []
     ends = [0]
-    state = MORE
-    while len(payloads) < max_records and ends[-1] < max_bytes:
-        length = window.peek(offset)
-        if length < 0:
-            state = ~length
-            break
-        if ends[-1] + length > _COLUMN_BYTES_MAX:
-            if payloads:
-                break
-            raise OverflowError("the payload is too large for a column")
-        body = window.body(offset, length)
-        if not body:
-            state = BAD
-            break
-        prefixes.append(body[:16])
-        payloads.append(body[16:])
-        ends.append(ends[-1] + length)
-        offset += size(length)
-    pairs = memoryview(b"".join(prefixes)).cast("Q") if prefixes else memoryview(b"")
+    if max_records and max_bytes:
+        _gather(window, bodies, ends, max_records, max_bytes)
+    pairs = memoryview(b"".join([body[:16] for body in bodies]))
+    pairs = pairs.cast("Q") if bodies else pairs
     return (
-        len(payloads),
-        offset,
-        state,
+        len(bodies),
+        window.offset,
+        window.state,
         pairs[::2].tobytes(),
         pairs[1::2].tobytes(),
         struct.pack(f"<{len(ends)}i", *ends),
-        b"".join(payloads),
+        b"".join([body[16:] for body in bodies]),
     )
+
+
+def _gather(window: _Window, bodies: list[bytes], ends: list[int], max_records: int, max_bytes: int) -> None:
+    """Collect bodies and the ends of their payloads, which Arrow counts in i32."""
+    end = 0
+    start = window.offset
+    for body in window.bodies():
+        end += len(body) - 16
+        if end > _COLUMN_BYTES_MAX:
+            if not bodies:
+                raise OverflowError("the payload is too large for a column")
+            window.offset = start
+            break
+        start = window.offset
+        bodies.append(body)
+        ends.append(end)
+        if len(bodies) == max_records or end >= max_bytes:
+            break
 
 
 def verify(buffer: "ReadableBuffer", offset: int, limit: int) -> tuple[int, int, int, int, int, int, int, int]:
@@ -136,19 +153,15 @@ def verify(buffer: "ReadableBuffer", offset: int, limit: int) -> tuple[int, int,
     window = _Window(buffer, offset, limit)
     count = first = last = newest = greatest = 0
     least = U64_MAX
-    while (length := window.peek(offset)) >= 0:
-        body = window.body(offset, length)
-        if not body:
-            length = ~BAD
-            break
-        last, ext_id = PREFIX.unpack_from(body)
-        first = last if count == 0 else first
+    for body in window.bodies():
+        last, ext_id = _UNPACK(body)
+        if count == 0:
+            first = last
+        count += 1
         newest = max(newest, last)
         least = min(least, ext_id)
         greatest = max(greatest, ext_id)
-        count += 1
-        offset += size(length)
-    return count, offset, ~length, first, last, newest, least, greatest
+    return count, window.offset, window.state, first, last, newest, least, greatest
 
 
 def skip(buffer: "ReadableBuffer", offset: int, limit: int, count: int) -> tuple[int, int]:
@@ -162,7 +175,7 @@ def skip(buffer: "ReadableBuffer", offset: int, limit: int, count: int) -> tuple
     return offset, hopped
 
 
-def index_records(  # noqa: PLR0913, PLR0917 - a range, a rhythm and a start
+def index_records(
     buffer: "ReadableBuffer", offset: int, limit: int, count: int, interval: int, max_timestamp_ns: int
 ) -> bytes:
     """Return entries (u64 offset, u64 running maximum of the timestamps) for every `interval`-th of `count` records."""
@@ -197,17 +210,17 @@ def find_timestamp(buffer: "ReadableBuffer", offset: int, limit: int, timestamp_
 def find_record(buffer: "ReadableBuffer", offset: int, limit: int) -> int:
     """Return the first offset from `offset` on, in steps of 8, with a whole valid record, or -1."""
     window = _Window(buffer, offset, limit, alignment=1)
-    offset = offset + 7 & ~7
-    while offset + HEADER <= limit:
-        block = window.view[offset : min(offset + len(_BLOCK), limit)].tobytes()
-        if block == _BLOCK:
-            offset += len(_BLOCK)
+    sums = Sums(window.view, offset, limit)
+    for start in range(offset + 7 & ~7, limit - HEADER + 1, len(_BLOCK)):
+        stop = min(start + len(_BLOCK), limit)
+        if window.view[start:stop].tobytes() == _BLOCK:
             continue
-        for place in range(offset, offset + len(block), 8):
+        for place in range(start, stop, 8):
             length = window.peek(place)
-            if length >= 0 and window.body(place, length):
+            if length < 0:
+                continue
+            if (sums.crc(length, place + 8, place + HEADER + length) or SEAL) == window.words[place + 4 >> 2]:
                 return place
-        offset += len(_BLOCK)
     return -1
 
 

@@ -22,17 +22,12 @@ def record_batch(sequence: int, columns: Columns) -> pa.RecordBatch:
     """Return the kernel's columns as a batch whose first record has `sequence`.  Copies nothing."""
     count, _, _, timestamps, ext_ids, offsets, payloads = columns
     arrays = [
-        pa.array(range(sequence, sequence + count), pa.int64()) if count < 2 else _sequences(sequence, count),
+        pa.arange(sequence, sequence + count),
         pa.Array.from_buffers(SCHEMA.field("timestamp").type, count, [None, pa.py_buffer(timestamps)]),
         pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(ext_ids)]),
         pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(payloads)]),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def empty_table() -> pa.Table:
-    """Return a table without rows."""
-    return SCHEMA.empty_table()
 
 
 def table(batches: list[pa.RecordBatch]) -> pa.Table:
@@ -68,7 +63,3 @@ def largest_length(offsets: Any, start: int, count: int, *, wide: bool) -> int:
     ends = pa.Array.from_buffers(kind, count, [None, offsets], offset=start + 1)
     begins = pa.Array.from_buffers(kind, count, [None, offsets], offset=start)
     return int(pc.max(pc.subtract(ends, begins)).as_py())
-
-
-def _sequences(sequence: int, count: int) -> pa.Array:
-    return pa.arange(sequence, sequence + count) if hasattr(pa, "arange") else pa.array(range(sequence, sequence + count))

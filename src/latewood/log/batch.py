@@ -93,7 +93,7 @@ def make_batch(
         UsageError: there are more or fewer ids or timestamps than payloads.
     """
     ids: Column = ext_id if ext_ids is None else array("Q", ext_ids)
-    times: "Column | None"
+    times: Column | None
     times = timestamps_ns if timestamps_ns is None or isinstance(timestamps_ns, int) else array("Q", timestamps_ns)
     is_arrow = type(payloads).__module__.partition(".")[0] == "pyarrow"
     return ArrowBatch(payloads, ids, times) if is_arrow else ListBatch(payloads, ids, times)

@@ -3,7 +3,6 @@
 Creation order: docs/crash-safety.md, "create".
 """
 
-from latewood.clock import Clock
 from latewood.errors import NotFoundError
 from latewood.format.manifest import Manifest
 from latewood.format.segment import SegmentHeader
@@ -11,6 +10,7 @@ from latewood.fs import File, FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore, first_manifest
 from latewood.log.options import LogOptions
+from latewood.log.site import Site
 from latewood.segment import file_bytes, prepare, write_header
 
 
@@ -26,20 +26,19 @@ def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHea
     return file
 
 
-def create_log(fs: FileSystem, layout: Layout, store: ManifestStore, options: LogOptions, clock: Clock) -> Manifest:
+def create_log(site: Site, store: ManifestStore, options: LogOptions) -> Manifest:
     """Make an empty log: its manifest first, so that a segment never stands without one."""
-    created_ns = clock.now_ns()
-    manifest = first_manifest(layout, created_ns)
+    created_ns = site.clock.now_ns()
+    manifest = first_manifest(site.layout, created_ns)
     store.store(manifest)
-    fs.sync_directory(layout.root)
-    begin_first_segment(fs, layout, manifest, options, created_ns)
+    site.fs.sync_directory(site.layout.root)
+    begin_first_segment(site, manifest, options, created_ns)
     return manifest
 
 
-def begin_first_segment(
-    fs: FileSystem, layout: Layout, manifest: Manifest, options: LogOptions, created_ns: int
-) -> None:
+def begin_first_segment(site: Site, manifest: Manifest, options: LogOptions, created_ns: int) -> None:
     """Make the segment that a first manifest names."""
+    fs, layout, _ = site
     fs.make_directory(layout.segments)
     file = prepare(fs, layout.next_segment, file_bytes(options.file_bytes_max, options.index_interval))
     header = SegmentHeader(

@@ -2,10 +2,13 @@
 
 from asyncio import AbstractEventLoop, Future, get_running_loop, shield
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from latewood.log.durability import Durability
 from latewood.log.writer import Writer
+
+if TYPE_CHECKING:
+    from latewood.log.durability import Durability
 
 
 class GroupCommit:

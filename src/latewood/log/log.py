@@ -18,6 +18,7 @@ from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
+from latewood.log.site import Site
 from latewood.log.stats import LogStats
 from latewood.log.stream import Stream
 from latewood.log.view import View
@@ -40,10 +41,12 @@ class Log:
 
     _writer: Writer
 
-    def __init__(self, fs: FileSystem, layout: Layout, options: LogOptions, clock: Clock, mode: Mode) -> None:
+    def __init__(self, site: Site, options: LogOptions, mode: Mode) -> None:
         """Hold the parts; `Log.open` is what opens a log."""
-        self._fs, self._layout, self._options, self._clock, self._mode = fs, layout, options, clock, mode
-        self._store = ManifestStore(fs, layout)
+        self._site = site
+        self._fs, self._layout, self._clock = site
+        self._options, self._mode = options, mode
+        self._store = ManifestStore(self._fs, self._layout)
         self._lock: Lock | None = None
         self._wake: Wake
         self._group: GroupCommit | None = None
@@ -75,9 +78,9 @@ class Log:
         if mode not in ("a", "r"):
             message = f"mode must be 'a' to append or 'r' to read, not {mode!r}"
             raise UsageError(message)
-        layout = Layout(Path(path))
-        log = cls(fs or PosixFS(), layout, options or LogOptions(), clock or SystemClock(), mode)
-        log._open_to_read() if mode == "r" else log._open_to_write(background=background)  # noqa: SLF001 - our own
+        site = Site(fs or PosixFS(), Layout(Path(path)), clock or SystemClock())
+        log = cls(site, options or LogOptions(), mode)
+        log._open_to_read() if mode == "r" else log._open_to_write(background=background)
         return log
 
     def __enter__(self) -> Self:
@@ -100,9 +103,7 @@ class Log:
 
     # -- writing --------------------------------------------------------------------------------------
 
-    def append(
-        self, payload: bytes, *, ext_id: int = 0, timestamp_ns: int | None = None, durable: bool = False
-    ) -> int:
+    def append(self, payload: bytes, *, ext_id: int = 0, timestamp_ns: int | None = None, durable: bool = False) -> int:
         """Append one record and return its sequence.
 
         Written on return: readers see it, and it survives the death of this process.  Durable on return, that is
@@ -366,9 +367,7 @@ class Log:
         self._lock = self._fs.lock(self._layout.lock)
         try:
             self._wake = Wake(self._fs, self._layout, create=True)
-            self._writer = open_writer(
-                self._fs, self._layout, self._options, self._clock, self._store, self._wake, background=background
-            )
+            self._writer = open_writer(self._site, self._options, self._store, self._wake, background=background)
         except BaseException:
             self._lock.close()
             raise
@@ -388,7 +387,7 @@ class Log:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("the log is closed; open it again")  # noqa: EM101 - the text is the error
+            raise ClosedError("the log is closed; open it again")
 
     @staticmethod
     def _check_sequence(sequence: int) -> None:
@@ -406,9 +405,7 @@ class _NoWriter(Writer):
     def __getattribute__(self, name: str) -> Any:
         if name in ("close", "__class__"):
             return object.__getattribute__(self, name)
-        raise ReadOnlyError("the log was opened with mode='r'; open it without to append")  # noqa: EM101
+        raise ReadOnlyError("the log was opened with mode='r'; open it without to append")
 
     def close(self) -> None:
         """Nothing to flush."""
-
-

@@ -88,9 +88,9 @@ class ManifestStore:
         try:
             raw = self._slots.read(slot, MANIFEST_BYTES_MAX)
         except NotFoundError as error:
-            raise ManifestCorrupted("the current slot is missing", path, 0) from error  # noqa: EM101
+            raise ManifestCorrupted("the current slot is missing", path, 0) from error
         if len(raw) > MANIFEST_BYTES_MAX:
-            raise ManifestCorrupted("the manifest is too large to be one", path, MANIFEST_BYTES_MAX)  # noqa: EM101
+            raise ManifestCorrupted("the manifest is too large to be one", path, MANIFEST_BYTES_MAX)
         return decode(raw, path)
 
     def _kept_bytes(self, slot: int, entries: EntryTable, front_bytes: int) -> int:

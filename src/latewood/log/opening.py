@@ -1,45 +1,35 @@
 """Open a log to write: create it, or recover what a crash left."""
 
-from latewood.clock import Clock
-from latewood.fs import FileSystem
 from latewood.log.creation import begin_first_segment, create_log, is_unborn
-from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import mend_pointer
 from latewood.log.recovery import check_no_unknown_successor, read_last_footer, recover
+from latewood.log.site import Site
 from latewood.log.wake import Wake
 from latewood.log.writer import Writer
 
 
-def open_writer(
-    fs: FileSystem,
-    layout: Layout,
-    options: LogOptions,
-    clock: Clock,
-    store: ManifestStore,
-    wake: Wake,
-    *,
-    background: bool,
-) -> Writer:
+def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wake, *, background: bool) -> Writer:
     """Return a writer that goes on where the log ends.  The caller holds the lock.
 
     Raises:
         CorruptError: something that was durable is damaged.
         ManifestCorrupted: the manifest is not sound, or does not agree with the segments.
     """
+    fs, layout, clock = site
     if store.is_unfinished_creation():
-        manifest = create_log(fs, layout, store, options, clock)
+        manifest = create_log(site, store, options)
     else:
         fs.sync_directory(layout.root)  # A writer may have died between making a name and syncing it.
         manifest = store.load()
         if is_unborn(fs, layout, manifest):
-            begin_first_segment(fs, layout, manifest, options, clock.now_ns())
+            begin_first_segment(site, manifest, options, clock.now_ns())
     previous = read_last_footer(fs, layout, manifest)
     recovered = recover(fs, layout, manifest, previous)
     if recovered.footer:
         check_no_unknown_successor(fs, layout, recovered.footer)
-    writer = Writer(fs, layout, options, clock, store, wake)
+    writer = Writer(site, options, store, wake)
     if previous:
         writer.coordinator_watermark = mend_pointer(fs, layout, previous).coordinator_watermark
     writer.start(manifest, recovered, background=background)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from latewood.errors import UsageError
-from latewood.limits import KiB, MiB, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN
+from latewood.limits import SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, KiB, MiB
 
 _INTERVAL_MAX = 1 << 20
 

@@ -59,7 +59,7 @@ def recover(fs: FileSystem, layout: Layout, manifest: Manifest, previous: Segmen
     try:
         file = fs.open(path, write=True)
     except NotFoundError as error:
-        raise ManifestCorrupted("the active segment is missing", path, 0) from error  # noqa: EM101
+        raise ManifestCorrupted("the active segment is missing", path, 0) from error
     try:
         header = read_header(file)
         _check_header(header, manifest, file)
@@ -85,14 +85,14 @@ def read_last_footer(fs: FileSystem, layout: Layout, manifest: Manifest) -> Segm
     try:
         file = fs.open(path)
     except NotFoundError as error:
-        raise ManifestCorrupted("a sealed segment is missing", path, 0) from error  # noqa: EM101
+        raise ManifestCorrupted("a sealed segment is missing", path, 0) from error
     try:
         footer = read_footer(file)
     finally:
         file.close()
     last = footer.base_record_count + footer.record_count - 1
     if (footer.base_record_count, last) != (entry.start_sequence, entry.end_sequence):
-        raise ManifestCorrupted("footer and manifest do not agree", path, footer.index_offset)  # noqa: EM101
+        raise ManifestCorrupted("footer and manifest do not agree", path, footer.index_offset)
     return footer
 
 
@@ -110,7 +110,7 @@ def check_no_unknown_successor(fs: FileSystem, layout: Layout, footer: SegmentFo
     file = fs.open(path)
     try:
         if file.size() > HEADER_SIZE and file.pread(8, HEADER_SIZE)[4:] not in (b"", b"\0\0\0\0"):
-            raise ManifestCorrupted("this segment has records, and the manifest does not know it", path, HEADER_SIZE)  # noqa: EM101
+            raise ManifestCorrupted("this segment has records, and the manifest does not know it", path, HEADER_SIZE)
     finally:
         file.close()
 
@@ -118,7 +118,7 @@ def check_no_unknown_successor(fs: FileSystem, layout: Layout, footer: SegmentFo
 def _check_header(header: SegmentHeader, manifest: Manifest, file: File) -> None:
     found = (header.segment_index, header.base_record_count)
     if found != (manifest.active.segment_id, manifest.active_base):
-        raise ManifestCorrupted("header and manifest do not agree", file.path, 0)  # noqa: EM101
+        raise ManifestCorrupted("header and manifest do not agree", file.path, 0)
 
 
 def _usable(checkpoint: Checkpoint | None, header: SegmentHeader, manifest: Manifest) -> Checkpoint | None:
@@ -134,14 +134,12 @@ def _tail_of(checkpoint: Checkpoint) -> Tail:
     return Tail(checkpoint.write_offset, *checkpoint[3:9])
 
 
-def _scan(
-    file: File, header: SegmentHeader, manifest: Manifest, checkpoint: Checkpoint | None, start: Tail
-) -> _Found:
+def _scan(file: File, header: SegmentHeader, manifest: Manifest, checkpoint: Checkpoint | None, start: Tail) -> _Found:
     """Find the end of the sound records, and refuse if it comes too soon."""
     size = file.size()
     durable_end = max(start.offset, manifest.active.write_offset)
     if size < durable_end:
-        raise CorruptError("the active segment is cut short", file.path, size)  # noqa: EM101
+        raise CorruptError("the active segment is cut short", file.path, size)
     full = file_bytes(header.max_size, header.index_interval)
     seal_bytes = tail_bytes_max(header.max_size, header.index_interval)
     garbage_end = min(full, checkpoint.reserved_end + seal_bytes) if checkpoint else full
@@ -149,9 +147,9 @@ def _scan(
     try:
         count, end, state, first, last, highest, low_id, high_id = verify(mapping.view, start.offset, size)
         if end < durable_end:
-            raise CorruptError("a durable record is damaged", file.path, end)  # noqa: EM101
+            raise CorruptError("a durable record is damaged", file.path, end)
         if checkpoint is None and state not in (EMPTY, SEALED) and find_record(mapping.view, end + 8, size) >= 0:
-            raise CorruptError("a record is damaged, and sound ones follow it", file.path, end)  # noqa: EM101
+            raise CorruptError("a record is damaged, and sound ones follow it", file.path, end)
         garbage_end = nonzero_end(mapping.view, end, min(garbage_end, size))
     finally:
         mapping.close()
@@ -167,9 +165,7 @@ def _scan(
     return _Found(tail, state, durable_end, garbage_end)
 
 
-def _repair(
-    file: File, header: SegmentHeader, checkpoint: Checkpoint | None, start: Tail, found: _Found
-) -> Recovered:
+def _repair(file: File, header: SegmentHeader, checkpoint: Checkpoint | None, start: Tail, found: _Found) -> Recovered:
     """Finish a seal that was completed, or cut what follows the records and make them durable."""
     flush_failed = checkpoint is not None and checkpoint.flush_failure_flag
     if found.state == SEALED:

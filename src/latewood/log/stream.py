@@ -7,6 +7,7 @@ file exists proves nothing.  Not thread-safe.
 from typing import Final
 
 from latewood.errors import CorruptError, DataLost
+from latewood.format.record import SEAL_LENGTH
 from latewood.kernel import BAD, END, SEALED, Record
 from latewood.limits import ARROW_BYTES_MAX, ARROW_RECORDS_MAX, READ_BYTES_MAX, READ_RECORDS_MAX
 from latewood.log.checkpoint import load_checkpoint
@@ -14,7 +15,8 @@ from latewood.log.view import View
 from latewood.segment import Columns, SegmentReader
 from latewood.types import Position
 
-_UNBOUNDED: Final = 1 << 62
+_UNCOMMITTED: Final = b"\0\0\0\0"
+_SEALED: Final = SEAL_LENGTH.to_bytes(4, "little")
 
 
 class Stream:
@@ -58,12 +60,10 @@ class Stream:
     def has_more(self) -> bool:
         """Say whether `read` would return a record now."""
         segment = self._opened()
-        mark = segment.view[self._offset + 4 : self._offset + 8]
-        if mark == b"\0\0\0\0":
+        head = bytes(segment.view[self._offset : self._offset + 8])
+        if head[4:] == _UNCOMMITTED:
             return False
-        if segment.view[self._offset : self._offset + 4] != b"\xff\xff\xff\xff":
-            return True
-        return self._cross(segment) and self.has_more()
+        return head[:4] != _SEALED or (self._cross(segment) and self.has_more())
 
     def position(self) -> Position:
         """Return where the next record is, or will be."""
@@ -124,4 +124,4 @@ class Stream:
             # The writer may have gone on between our look at the record and our look at the checkpoint.
             records, _, again = segment.read(self._offset, self.sequence, 1, 1)
             if not records and again != SEALED:
-                raise CorruptError("a durable record is damaged", segment.path, self._offset)  # noqa: EM101
+                raise CorruptError("a durable record is damaged", segment.path, self._offset)

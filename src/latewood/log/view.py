@@ -50,7 +50,7 @@ class View:
             return self._open(*self._find(sequence))
         except NotFoundError as error:
             path = self._find(sequence)[0]
-            raise ManifestCorrupted("a segment of the log is missing", path, 0) from error  # noqa: EM101
+            raise ManifestCorrupted("a segment of the log is missing", path, 0) from error
 
     def segment_after(self, segment_id: int) -> SegmentReader | None:
         """Open the segment that follows a sealed one, or return None if the writer is not there yet."""

@@ -11,24 +11,25 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from latewood.clock import Clock, SystemClock
+from latewood.clock import SystemClock
 from latewood.errors import ClosedError, Forked, LatewoodError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
-from latewood.fs import File, FileSystem
+from latewood.fs import File
 from latewood.limits import SEGMENT_ID_MAX
 from latewood.log import roll
 from latewood.log.batch import Batch
 from latewood.log.checkpoint import CheckpointFile
+from latewood.log.creation import begin_segment
 from latewood.log.durability import Durability
 from latewood.log.housekeeper import Housekeeper
-from latewood.log.creation import begin_segment
-from latewood.log.layout import NANOSECONDS, Layout, segment_path
+from latewood.log.layout import NANOSECONDS, segment_path
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import pointer_to, store_pointer
 from latewood.log.recovery import Recovered
+from latewood.log.site import Site
 from latewood.log.wake import Wake
 from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare
 
@@ -39,18 +40,16 @@ FastAppend = Callable[[bytes, int, int | None], int]
 class Writer:
     """Appends to one log.  There is one per log, in one process: its lock file says so."""
 
-    def __init__(
-        self, fs: FileSystem, layout: Layout, options: LogOptions, clock: Clock, store: ManifestStore, wake: Wake
-    ) -> None:
-        self._fs, self._layout, self._options, self._clock = fs, layout, options, clock
-        self._store, self._wake = store, wake
+    def __init__(self, site: Site, options: LogOptions, store: ManifestStore, wake: Wake) -> None:
+        self._fs, self._layout, self._clock = site
+        self._options, self._store, self._wake = options, store, wake
         self._lock = threading.RLock()
-        self.durability = Durability(CheckpointFile(fs, layout))
+        self.durability = Durability(CheckpointFile(self._fs, self._layout))
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()
         self._closed: Exception | None = None
-        self._system_clock = isinstance(clock, SystemClock)
+        self._system_clock = isinstance(self._clock, SystemClock)
         self._unflushed_since_ns: int | None = None
         self.coordinator_watermark = 0
         self.manifest: Manifest
@@ -142,9 +141,9 @@ class Writer:
 
     def _apply_flush_policy(self, stop: int) -> None:
         options = self._options
-        if options.flush_every_append:
-            self.durability.flush_to(stop)
-        elif options.flush_bytes is not None and self.durability.unsynced_bytes >= options.flush_bytes:
+        if options.flush_every_append or (
+            options.flush_bytes is not None and self.durability.unsynced_bytes >= options.flush_bytes
+        ):
             self.durability.flush_to(stop)
         elif options.flush_ms is not None and self._unflushed_since_ns is None:
             self._unflushed_since_ns = self._clock.now_ns()
@@ -200,7 +199,7 @@ class Writer:
 
     def _roll(self, next_ext_id: int) -> None:
         if self.segment.header.segment_index >= SEGMENT_ID_MAX:
-            raise ClosedError("the log has used up all segment ids")  # noqa: EM101 - the text is the error
+            raise ClosedError("the log has used up all segment ids")
         self._prepare()  # 1. Before the seal: a full disk leaves the open segment as it was.
         with self.durability.lock:
             try:
@@ -351,7 +350,7 @@ class Writer:
                 if self.durability.failure is None:
                     self._store_final_state()
             finally:
-                self._release(ClosedError("the log is closed; open it again"))  # noqa: EM101
+                self._release(ClosedError("the log is closed; open it again"))
 
     def _store_final_state(self) -> None:
         self.durability.flush_to(self.segment.appender.sequence)
@@ -373,7 +372,7 @@ class Writer:
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child; the parent goes on."""
-        self._closed = Forked("this log was opened before fork; the child must open it again")  # noqa: EM101
+        self._closed = Forked("this log was opened before fork; the child must open it again")
         self._lock = threading.RLock()  # Another thread of the parent may have held the old one.
         self.fast_append = self.append
         self._housekeeper = None

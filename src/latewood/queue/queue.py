@@ -195,5 +195,3 @@ def _options_from(options: LogOptions | None, fields: dict[str, Any]) -> LogOpti
         message = f"{problem}; the options are {', '.join(names)}"
         raise UsageError(message)
     return LogOptions(**fields)
-
-

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
 from latewood.errors import ClosedError, CorruptError, ReadOnlyError, UsageError
-from latewood.format.cursor import Cursor
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import Lock
 from latewood.kernel import Record
@@ -21,6 +20,8 @@ from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from latewood.format.cursor import Cursor
 
 Start = Literal["resume", "earliest", "latest"] | int | datetime
 """Where a reader begins: where it stopped, an end of the log, a sequence, or a time."""
@@ -197,13 +198,13 @@ class Reader:
             return self._log.find_timestamp(_nanoseconds(start))
         if isinstance(start, int):
             return self._checked(start)
-        match start:
-            case "earliest":
-                return self._log.first_sequence
-            case "latest":
-                return self._log.next_sequence
-            case "resume":
-                return self._legacy_sequence() if self._cursor else self._log.first_sequence
+        word: str = start  # The type says which words there are; a caller without a type checker may not.
+        if word == "earliest":
+            return self._log.first_sequence
+        if word == "latest":
+            return self._log.next_sequence
+        if word == "resume":
+            return self._legacy_sequence() if self._cursor else self._log.first_sequence
         message = f"start must be 'resume', 'earliest', 'latest', a sequence or a datetime, not {start!r}"
         raise UsageError(message)
 
@@ -213,7 +214,7 @@ class Reader:
         offset = max(self._cursor.offset, HEADER_SIZE)
         sequence = self._log.view().sequence_at(self._cursor.segment_id, offset)
         if sequence is None:
-            raise CorruptError("no record begins at this position", self._path, 0)  # noqa: EM101
+            raise CorruptError("no record begins at this position", self._path, 0)
         return sequence
 
     def _checked(self, sequence: int) -> int:
@@ -235,5 +236,3 @@ def _nanoseconds(timestamp: int | datetime) -> int:
         whole = timestamp.replace(microsecond=0).timestamp()
         return int(whole) * NANOSECONDS + timestamp.microsecond * 1000
     return timestamp
-
-

@@ -125,16 +125,16 @@ class SegmentReader:
         footer = read_footer(self._file)
         header = self.header
         if footer.segment_index != header.segment_index or footer.base_record_count != header.base_record_count:
-            raise CorruptError("header and footer do not agree", self.path, footer.index_offset)  # noqa: EM101
+            raise CorruptError("header and footer do not agree", self.path, footer.index_offset)
         count = entry.end_sequence - entry.start_sequence + 1
         if (footer.base_record_count, footer.record_count) != (entry.start_sequence, count):
-            raise CorruptError("footer and manifest do not agree", self.path, footer.index_offset)  # noqa: EM101
+            raise CorruptError("footer and manifest do not agree", self.path, footer.index_offset)
         return footer
 
     def _check(self, offset: int, state: int, *, empty: bool) -> None:
         # In an open segment a bad record may be a torn tail: the log decides, by what is durable.
         if self.footer and empty and (state == BAD or (state != MORE and offset != self.footer.index_offset)):
-            raise CorruptError("a record does not match its checksum", self.path, offset)  # noqa: EM101
+            raise CorruptError("a record does not match its checksum", self.path, offset)
 
     def _mark_before(self, ordinal: int) -> tuple[int, int]:
         """Return offset and ordinal of an indexed record at or before `ordinal`."""

@@ -31,11 +31,11 @@ def read_footer(file: File) -> SegmentFooter:
     size = file.size()
     at = size - FOOTER_SIZE
     if at < HEADER_SIZE:
-        raise CorruptError("the segment is cut short", file.path, size)  # noqa: EM101 - the text is the error
+        raise CorruptError("the segment is cut short", file.path, size)
     footer = decode_footer(file.pread(FOOTER_SIZE, at), file.path, at)
     end = footer.index_offset + seal.HEAD_SIZE + footer.index_count * seal.ENTRY_SIZE
     if end != at:
-        raise CorruptError("the footer does not fit the size of the file", file.path, at)  # noqa: EM101
+        raise CorruptError("the footer does not fit the size of the file", file.path, at)
     return footer
 
 
@@ -48,10 +48,10 @@ def read_seal_at(file: File, offset: int) -> tuple[SegmentFooter, int]:
     head = seal.decode_head(file.pread(seal.HEAD_SIZE, offset), file.path, offset)
     length = seal.HEAD_SIZE + head.entry_count * seal.ENTRY_SIZE
     if length + FOOTER_SIZE > file.size() - offset:
-        raise CorruptError("the seal does not fit the file", file.path, offset)  # noqa: EM101
+        raise CorruptError("the seal does not fit the file", file.path, offset)
     seal.check(file.pread(length, offset), file.path, offset)
     end = offset + length
     footer = decode_footer(file.pread(FOOTER_SIZE, end), file.path, end)
     if footer.index_offset != offset:
-        raise CorruptError("the footer belongs to another seal", file.path, end)  # noqa: EM101
+        raise CorruptError("the footer belongs to another seal", file.path, end)
     return footer, end + FOOTER_SIZE

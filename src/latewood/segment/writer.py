@@ -76,7 +76,8 @@ class SegmentWriter:
     def __init__(self, file: File, header: SegmentHeader, tail: Tail, wake: memoryview | None) -> None:
         self.file, self.header = file, header
         self._attached_count = tail.record_count
-        self._mapping = file.map(file_bytes(header.max_size, header.index_interval), writable=True)
+        # All of `file_bytes`, but for a segment that a crash left sealed and trimmed: it gets no more records.
+        self._mapping = file.map(file.size(), writable=True)
         self.appender = Appender(
             self._mapping.view,
             wake,

@@ -1,0 +1,159 @@
+"""Batches: which of the payloads that a caller hands over one call will pack, and what they look like on disk.
+
+Everything here happens before anything is written, and some of it may run foreign code.
+"""
+
+import operator
+import struct
+import time
+from itertools import islice, pairwise, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from google_crc32c import extend
+
+from latewood.kernel.pure_record import HEAD, HEADER, PADDING, PREFIX, SEAL, U64_MAX, as_bytes, as_view, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from _typeshed import ReadableBuffer
+
+_CALL_BYTES_MAX: Final = 4 << 20
+"""One call packs at most this much, so that it holds the lock, and a reader waits, only so long."""
+_CHUNK_RECORDS: Final = 1024
+_U64_FORMATS: Final = frozenset({"Q", "L", "@Q", "@L", "=Q", "<Q"})
+
+
+def u64(number: int) -> int:
+    """Return `number` if it is one that 64 bits hold."""
+    number = operator.index(number)
+    if not 0 <= number <= U64_MAX:
+        raise OverflowError("not between 0 and 2**64 - 1")
+    return number
+
+
+def place(offset: int, end: int) -> int:
+    """Return `offset` if it is one up to `end`."""
+    offset = operator.index(offset)
+    if not 0 <= offset <= end:
+        raise ValueError("the offset or the limit is outside the buffer")
+    return offset
+
+
+def numbers(source: "int | ReadableBuffer", start: int, stop: int) -> "int | memoryview":
+    """Return one number for all records, or one each from `start` to `stop`."""
+    try:
+        return u64(source)  # type: ignore[arg-type] # a buffer is no number, and that is how we tell
+    except TypeError:
+        view = memoryview(source)  # type: ignore[arg-type]
+    if view.itemsize != 1 and view.format not in _U64_FORMATS:
+        raise TypeError("a buffer of u64 is required")
+    view = as_view(view)
+    if view.nbytes // 8 < stop:
+        raise ValueError("fewer numbers than payloads")
+    return view[start * 8 : stop * 8].cast("Q") if stop > start else view[:0]
+
+
+def _each(numbers: "int | memoryview") -> "Iterable[int]":
+    return repeat(numbers) if isinstance(numbers, int) else numbers
+
+
+def body_of(payload: "ReadableBuffer", ext_id: int, timestamp_ns: int | None) -> tuple[bytes, int, int, int]:
+    """Return bytes 8.. of one record, and what it is made of, checked."""
+    payload = as_bytes(payload)
+    if timestamp_ns is None:
+        timestamp_ns = time.time_ns()
+    try:
+        return PREFIX.pack(timestamp_ns, ext_id) + payload, len(payload), timestamp_ns, ext_id
+    except struct.error:
+        return PREFIX.pack(u64(timestamp_ns), u64(ext_id)) + payload, len(payload), timestamp_ns, ext_id
+
+
+class Room(NamedTuple):
+    """How much one batch may take."""
+
+    bytes_max: int
+    records_max: int
+
+
+class Batch:
+    """The payloads that one call will pack, and their whole sizes."""
+
+    __slots__ = ("_call_max", "_packed", "_room", "full", "payloads", "sizes")
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._call_max = min(room.bytes_max, _CALL_BYTES_MAX)
+        self._packed = 0
+        self.full = room.records_max == 0 or self._call_max < HEADER
+        self.payloads: list[bytes] = []
+        self.sizes: list[int] = []
+
+    def take_chunks(self, source: "Iterator[ReadableBuffer]") -> None:
+        """Take what fits, many at a time as long as they are bytes objects that all fit."""
+        while not self.full and (chunk := list(islice(source, _CHUNK_RECORDS))):
+            if not self._take_whole(chunk):
+                self.take(chunk)
+
+    def _take_whole(self, chunk: "list[ReadableBuffer]") -> bool:
+        if set(map(type, chunk)) != {bytes} or len(self.payloads) + len(chunk) >= self._room.records_max:
+            return False
+        lengths = list(map(len, cast("list[bytes]", chunk)))
+        wholes = {length: size(length) for length in set(lengths)}
+        sizes = list(map(wholes.__getitem__, lengths))
+        packed = self._packed + sum(sizes)
+        if packed > self._call_max - HEADER:
+            return False
+        self._packed = packed
+        self.sizes += sizes
+        self.payloads += cast("list[bytes]", chunk)
+        return True
+
+    def take(self, source: "Iterable[ReadableBuffer]") -> None:
+        """Take what fits, without a look at the one after it is full."""
+        for item in () if self.full else source:
+            payload = as_bytes(item)
+            whole = size(len(payload))
+            packed = self._packed + whole
+            self.full = len(payload) >= SEAL or packed > (self._call_max if self.payloads else self._room.bytes_max)
+            if self.full:
+                return
+            self._packed = packed
+            self.payloads.append(payload)
+            self.sizes.append(whole)
+            self.full = packed > self._call_max - HEADER or len(self.payloads) == self._room.records_max
+            if self.full:
+                return
+
+
+def slices(data: "ReadableBuffer", places: memoryview) -> "Iterator[bytes]":
+    """Yield the payloads between neighbouring places of an Arrow binary array."""
+    view = as_view(data)
+    for start, stop in pairwise(places):
+        if not 0 <= start <= stop <= view.nbytes:
+            raise ValueError("the offsets do not lie inside the data, in order")
+        yield view[start:stop].tobytes()
+
+
+def _seeds(lengths: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> "Iterable[int]":
+    """Return the CRC of each record up to its payload."""
+    if isinstance(timestamps_ns, int) and isinstance(ext_ids, int):
+        prefix = PREFIX.pack(timestamps_ns, ext_ids)
+        seeds = {length: extend(length, prefix) for length in set(lengths)}
+        return map(seeds.__getitem__, lengths)
+    return map(extend, lengths, map(PREFIX.pack, _each(timestamps_ns), _each(ext_ids)))
+
+
+def encode(payloads: list[bytes], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> tuple[bytes, int]:
+    """Return the records as they go to disk, but for the first one's mark, and that mark."""
+    lengths = list(map(len, payloads))
+    marks = list(map(extend, _seeds(lengths, timestamps_ns, ext_ids), payloads))
+    if 0 in marks:
+        marks = [mark or SEAL for mark in marks]
+    first, marks[0] = marks[0], 0
+    paddings = {length: PADDING[length & 7] for length in set(lengths)}
+    parts = [b""] * (3 * len(payloads))
+    parts[0::3] = map(HEAD.pack, lengths, marks, _each(timestamps_ns), _each(ext_ids))
+    parts[1::3] = payloads
+    parts[2::3] = map(paddings.__getitem__, lengths)
+    return b"".join(parts), first

@@ -1,0 +1,171 @@
+"""Make a lost or corrupt manifest again from the segments, which describe themselves.
+
+`assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never touches a segment.
+Order of writes: docs/crash-safety.md, "rebuild".
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.format.manifest import ActiveSegment, Manifest
+from latewood.format.segment import HEADER_SIZE
+from latewood.fs import FileSystem
+from latewood.log.layout import Layout, segment_id_of
+from latewood.log.manifest import ManifestStore
+from latewood.log.summary import SegmentSummary, summarize
+
+
+class Problem(NamedTuple):
+    """Something that a rebuilt log will have to do without."""
+
+    path: Path
+    problem: str
+
+
+class Assembly(NamedTuple):
+    """What the segments add up to."""
+
+    entries: list[SegmentEntry]
+    active: SegmentSummary
+    problems: list[Problem]
+
+
+class RebuildReport(NamedTuple):
+    """What a rebuild found, and whether it wrote a manifest."""
+
+    segments_found: int
+    segments_used: int
+    first_sequence: int
+    next_sequence_min: int
+    """The first sequence of the open segment; its records are counted when the log is opened."""
+    problems: list[Problem]
+    written: bool
+
+
+def rebuild(
+    fs: FileSystem,
+    layout: Layout,
+    *,
+    dry_run: bool = False,
+    accept_loss: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> RebuildReport:
+    """Read every segment's header and footer and write a manifest of those that are sound.
+
+    With problems, such as a missing segment, nothing is written unless `accept_loss`; readers then meet DataLost
+    at the gap.  The log must not be open to write.
+
+    Raises:
+        NotFoundError: there are no segments.
+        Locked: a writer has the log open.
+    """
+    lock = None if dry_run else fs.lock(layout.lock)
+    try:
+        assembly, found = _read(fs, layout, progress)
+        write = not dry_run and (accept_loss or not assembly.problems)
+        if write:
+            _write(fs, layout, assembly)
+        return _report(assembly, found, written=write)
+    finally:
+        if lock:
+            lock.close()
+
+
+def _read(fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] | None) -> tuple[Assembly, int]:
+    paths = [path for path in fs.walk(layout.segments) if segment_id_of(path) is not None]
+    summaries = []
+    for done, path in enumerate(paths, 1):
+        summaries.append(summarize(fs, path))
+        if progress:
+            progress(done, len(paths))
+    if not summaries:
+        message = f"there are no segments under {layout.segments}: nothing to rebuild from"
+        raise NotFoundError(message)
+    return assemble(summaries, layout), len(paths)
+
+
+def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
+    """Put segments in order and say what is wrong with them.  Pure.
+
+    The last one becomes the active segment, sealed or not: opening the log finishes what a crash left.
+
+    Raises:
+        ManifestCorrupted: not one segment is sound.
+    """
+    problems: list[Problem] = []
+    sound: dict[int, SegmentSummary] = {}
+    for summary in sorted(summaries, key=lambda one: (segment_id_of(one.path) or 0, one.record_count)):
+        problem = _problem_of(summary, sound)
+        if problem:
+            problems.append(Problem(summary.path, problem))
+        elif summary.header:
+            sound[summary.header.segment_index] = summary
+    if not sound:
+        raise ManifestCorrupted("no sound segment to rebuild from", layout.segments, 0)
+    *before, last = (sound[segment_id] for segment_id in sorted(sound))
+    entries = []
+    for summary in before:
+        if summary.footer is None and summary.record_count:
+            problems.append(Problem(summary.path, "it is not sealed, and another segment follows"))
+        elif summary.footer and summary.record_count:
+            entries.append(_entry(summary, layout))
+    problems += _gaps(entries, last, layout)
+    return Assembly(entries, last, problems)
+
+
+def _problem_of(summary: SegmentSummary, sound: dict[int, SegmentSummary]) -> str | None:
+    if summary.header is None:
+        return summary.problem
+    if summary.header.segment_index != segment_id_of(summary.path):
+        return "the header names another segment"
+    twin = sound.get(summary.header.segment_index)
+    if twin and twin.record_count:
+        return f"{twin.path} has the same id, and both have records"
+    return None
+
+
+def _entry(summary: SegmentSummary, layout: Layout) -> SegmentEntry:
+    assert summary.footer is not None
+    start = summary.footer.base_record_count
+    return SegmentEntry(start, start + summary.footer.record_count - 1, summary.size, layout.relative(summary.path))
+
+
+def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> list[Problem]:
+    assert last.header is not None
+    starts = [entry.start_sequence for entry in entries[1:]] + [last.header.base_record_count]
+    paths = [layout.absolute(entry.path) for entry in entries[1:]] + [last.path]
+    gaps = []
+    for entry, start, path in zip(entries, starts, paths, strict=True):
+        if start != entry.end_sequence + 1:
+            gaps.append(Problem(path, f"records {entry.end_sequence + 1} to {start - 1} are missing before it"))
+    return gaps
+
+
+def _write(fs: FileSystem, layout: Layout, assembly: Assembly) -> None:
+    header = assembly.active.header
+    assert header is not None
+    store = ManifestStore(fs, layout)
+    entries = EntryTable.empty(layout.root / "manifest")
+    for entry in assembly.entries:
+        entries = entries.append(entry)
+    path = layout.relative(assembly.active.path)
+    active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
+    store.store(Manifest(_generation(store) + 1, header.base_record_count, active, entries))
+    fs.sync_directory(layout.root)
+
+
+def _generation(store: ManifestStore) -> int:
+    try:
+        return store.load().generation
+    except (CorruptError, UnsupportedVersion):
+        return 0
+
+
+def _report(assembly: Assembly, found: int, *, written: bool) -> RebuildReport:
+    header = assembly.active.header
+    assert header is not None
+    first = assembly.entries[0].start_sequence if assembly.entries else header.base_record_count
+    return RebuildReport(found, len(assembly.entries) + 1, first, header.base_record_count, assembly.problems, written)

@@ -1,0 +1,160 @@
+"""Check a log without changing it: do manifest, segments and advisory files agree, and are they sound?"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.format.entries import SegmentEntry
+from latewood.format.manifest import Manifest
+from latewood.fs import FileSystem
+from latewood.log.checkpoint import load_checkpoint
+from latewood.log.layout import Layout, segment_id_of
+from latewood.log.manifest import ManifestStore
+from latewood.log.pointer import load_pointer
+from latewood.log.summary import SegmentSummary, summarize
+
+Progress = Callable[[int, int], None]
+"""Told how much is done, of how much."""
+
+
+class Finding(NamedTuple):
+    """One thing that is not as it should be."""
+
+    severity: Literal["damage", "warning"]
+    path: Path
+    offset: int
+    problem: str
+    remedy: str
+
+
+class Verification(NamedTuple):
+    """What a check found."""
+
+    findings: list[Finding]
+    segments_checked: int
+    records_checked: int
+    bytes_checked: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return all(finding.severity != "damage" for finding in self.findings)
+
+
+def verify_log(fs: FileSystem, layout: Layout, *, deep: bool = False, progress: Progress | None = None) -> Verification:
+    """Check manifest, headers and footers, and with `deep` every record.  Works beside a writer.
+
+    Raises:
+        NotFoundError: there is no log.
+    """
+    if not fs.exists(layout.root) or ManifestStore(fs, layout).is_unfinished_creation():
+        message = f"there is no log at {layout.root}"
+        raise NotFoundError(message)
+    try:
+        manifest = ManifestStore(fs, layout).load_while_written()
+    except CorruptError as error:
+        damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
+        return Verification([damage], 0, 0, 0)
+    except UnsupportedVersion as error:
+        return Verification([Finding("damage", error.path, 0, str(error), "upgrade Latewood")], 0, 0, 0)
+    check = _Check(fs, layout, manifest, deep=deep)
+    for done, index in enumerate(range(len(manifest.entries))):
+        check.sealed(manifest.entries[index])
+        if progress:
+            progress(done + 1, len(manifest.entries) + 1)
+    check.active()
+    check.advisory_files()
+    check.orphans()
+    return Verification(check.findings, check.segments, check.records, check.bytes)
+
+
+class _Check:
+    """One run over a log, collecting what it finds."""
+
+    def __init__(self, fs: FileSystem, layout: Layout, manifest: Manifest, *, deep: bool) -> None:
+        self._fs, self._layout, self._manifest, self._deep = fs, layout, manifest, deep
+        self._expected = manifest.first_sequence
+        self.findings: list[Finding] = []
+        self.segments = self.records = self.bytes = 0
+
+    def sealed(self, entry: SegmentEntry) -> None:
+        """Check a segment that the manifest says is sealed."""
+        path = self._layout.absolute(entry.path)
+        if entry.start_sequence != self._expected:
+            self._damage(path, 0, f"records {self._expected} to {entry.start_sequence - 1} are missing before it")
+        self._expected = entry.end_sequence + 1
+        summary = self._summary(path)
+        if summary is None:
+            return
+        footer = summary.footer
+        if footer is None:
+            self._damage(path, summary.size, "the manifest says sealed, and there is no sound footer")
+        elif (footer.base_record_count, footer.record_count, summary.size) != (
+            entry.start_sequence,
+            entry.end_sequence - entry.start_sequence + 1,
+            entry.size,
+        ):
+            self._damage(path, footer.index_offset, "footer and manifest do not agree")
+
+    def active(self) -> None:
+        """Check the open segment: everything below the last checkpoint must be there."""
+        active = self._manifest.active
+        path = self._layout.absolute(active.path)
+        if self._manifest.active_base != self._expected:
+            self._damage(path, 0, f"records {self._expected} to {self._manifest.active_base - 1} are missing")
+        summary = self._summary(path, torn_tail_ok=True)
+        checkpoint = load_checkpoint(self._fs, self._layout)
+        if summary is None or summary.header is None:
+            return
+        if summary.header.base_record_count != self._manifest.active_base:
+            self._damage(path, 0, "header and manifest do not agree")
+        durable = active.write_offset
+        if checkpoint and checkpoint.segment_id == active.segment_id:
+            durable = max(durable, checkpoint.write_offset)
+        if summary.problem and summary.problem_offset < durable:
+            self._damage(path, summary.problem_offset, "a durable record is damaged")
+        elif summary.problem:
+            self._warn(path, summary.problem_offset, "a torn tail", "opening the log to append cuts it")
+
+    def advisory_files(self) -> None:
+        """Check what recovery can do without."""
+        entries = self._manifest.entries
+        if len(entries):
+            pointer = load_pointer(self._fs, self._layout)
+            if pointer is None or pointer.segment_id != entries[-1].segment_id:
+                remedy = "opening the log to append writes it again"
+                self._warn(self._layout.sealed_pointer, 0, "missing or stale", remedy)
+        checkpoint_exists = self._fs.exists(self._layout.checkpoint)
+        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and self._manifest.generation > 1:
+            self._warn(self._layout.checkpoint, 0, "not sound", "the next flush writes it again")
+
+    def orphans(self) -> None:
+        """Report segments that the manifest does not know."""
+        entries = self._manifest.entries
+        known = {entries[index].path for index in range(len(entries))} | {self._manifest.active.path}
+        for path in self._fs.walk(self._layout.segments):
+            if segment_id_of(path) is not None and self._layout.relative(path) not in known:
+                self._warn(
+                    path, 0, "the manifest does not know this segment", "`latewood cleanup` removes retired ones"
+                )
+
+    def _summary(self, path: Path, *, torn_tail_ok: bool = False) -> SegmentSummary | None:
+        try:
+            summary = summarize(self._fs, path, deep=self._deep)
+        except NotFoundError:
+            self._damage(path, 0, "the segment is missing")
+            return None
+        self.segments += 1
+        self.records += summary.record_count
+        self.bytes += summary.size
+        if summary.problem and not torn_tail_ok:
+            self._damage(path, summary.problem_offset, summary.problem)
+            return None
+        return summary
+
+    def _damage(self, path: Path, offset: int, problem: str) -> None:
+        self.findings.append(Finding("damage", path, offset, problem, "restore the file from a copy"))
+
+    def _warn(self, path: Path, offset: int, problem: str, remedy: str) -> None:
+        self.findings.append(Finding("warning", path, offset, problem, remedy))

@@ -1,0 +1,160 @@
+"""The worked examples of docs/format: one small log, made by the real code, and its bytes field by field.
+
+Every page shows bytes of the same log, so that a number on one page can be found again on another.  The fields come
+from the byte tables in the docstrings of `latewood.format`, the bytes from the files of the log.
+`python -m tests.meta.format_examples` writes the examples into the pages anew.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import latewood
+from latewood.format import seal, segment
+from latewood.testing import FakeClock, MemFS
+from tests.meta import format_tables
+
+PAGES: Final = Path(__file__).parents[2] / "docs" / "format"
+_LOG: Final = Path("events")
+_SEGMENT: Final = "segments/2026/03/02/{:09}.q"
+_BYTES_IN_A_LINE: Final = 8
+_BLOCK: Final = re.compile(r"^```hex (\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+class Example(NamedTuple):
+    """A stretch of a file, and the table that explains it."""
+
+    file: str
+    offset: int
+    module: str
+    constant: str
+
+
+EXAMPLES: Final[dict[str, dict[str, Example]]] = {
+    "record": {
+        "first": Example(_SEGMENT.format(0), 64, "record", "SIZE"),
+        "second": Example(_SEGMENT.format(0), 96, "record", "SIZE"),
+    },
+    "segment": {
+        "header": Example(_SEGMENT.format(0), 0, "segment", "HEADER_SIZE"),
+        "footer": Example(_SEGMENT.format(0), -segment.FOOTER_SIZE, "segment", "FOOTER_SIZE"),
+    },
+    "seal": {
+        "head": Example(_SEGMENT.format(0), 152, "seal", "HEAD_SIZE"),
+        "entry": Example(_SEGMENT.format(0), 152 + seal.HEAD_SIZE, "seal", "ENTRY_SIZE"),
+        "next_entry": Example(_SEGMENT.format(0), 152 + seal.HEAD_SIZE + seal.ENTRY_SIZE, "seal", "ENTRY_SIZE"),
+    },
+    "manifest": {
+        "header": Example("manifest.2", 0, "manifest", "HEADER_SIZE"),
+        "active": Example("manifest.2", 32, "manifest", "ACTIVE_SIZE"),
+        "entry": Example("manifest.2", 86, "manifest", "ENTRY_SIZE"),
+    },
+    "pointer": {"pointer": Example("segments/current.sealed", 0, "pointer", "SIZE")},
+    "checkpoint": {"checkpoint": Example("index.meta", 0, "checkpoint", "SIZE")},
+    "cursor": {
+        "slot_0": Example("readers/billing.meta", 0, "cursor", "SIZE"),
+        "slot_1": Example("readers/billing.meta", 4096, "cursor", "SIZE"),
+    },
+}
+
+
+@cache
+def example_log() -> Mapping[str, bytes]:
+    """Return the files of the example log by their path in it, as they are while it is open."""
+    fs, clock = MemFS(), FakeClock()
+    log = latewood.open(_LOG, segment_bytes_max=512, index_interval=2, fs=fs, clock=clock, background=False)
+    log.append(b"oak", ext_id=7)
+    clock.advance(seconds=1)
+    log.append(b"")
+    clock.advance(seconds=1)
+    log.append(b"birch", ext_id=9)
+    log.coordinator_watermark = 40
+    clock.advance(seconds=1)
+    log.roll()
+    log.append(b"pine")
+    log.flush()
+    clock.advance(seconds=1)
+    with log.reader("billing") as reader:
+        reader.poll(2)
+        reader.commit()
+    return {path.relative_to(_LOG).as_posix(): _contents(fs, path) for path in fs.walk(_LOG)}
+
+
+def examples_of(page: str) -> dict[str, str]:
+    """Return the examples of a page by name, as the page must show them."""
+    return {name: render(example, example_log()) for name, example in EXAMPLES[page].items()}
+
+
+def render(example: Example, files: Mapping[str, bytes]) -> str:
+    """Return one example: a line for each field, with its offset in the file, its bytes and its value."""
+    raw = files[example.file]
+    start = example.offset if example.offset >= 0 else len(raw) + example.offset
+    fields = list(_fields(table_of(example), raw[start:]))
+    width = max(len(name) for name, _, _ in fields)
+    lines = [f"{example.file}, from byte {start}:", ""]
+    for name, kind, value in fields:
+        pieces = [value[at : at + _BYTES_IN_A_LINE] for at in range(0, len(value), _BYTES_IN_A_LINE)] or [b""]
+        shown = _shown(kind, value)
+        lines.append(f"{start:6}  {pieces[0].hex(' '):<24} {name:<{width}}  {shown}".rstrip())
+        lines += [f"{start + 8 * row:6}  {piece.hex(' ')}" for row, piece in enumerate(pieces[1:], 1)]
+        start += len(value)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def table_of(example: Example) -> format_tables.Table:
+    """Return the table that explains an example."""
+    module = importlib.import_module(f"latewood.format.{example.module}")
+    found = [table for table in format_tables.tables(module.__doc__ or "") if table.constant == example.constant]
+    return found[0]
+
+
+def _fields(table: format_tables.Table, raw: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Yield name, type and bytes of each field; a variable one is as long as the field before it says."""
+    at, before = 0, b""
+    for row in table.rows:
+        size = int(row.size) if row.size.isdecimal() else int.from_bytes(before, "little")
+        before = raw[at : at + size]
+        yield row.field, row.type, before
+        at += size
+    if table.constant == "SIZE" and table.rows[0].field == "length":
+        yield from _payload(raw)
+
+
+def _payload(raw: bytes) -> Iterator[tuple[str, str, bytes]]:
+    """Yield what follows a record's header."""
+    length = int.from_bytes(raw[:4], "little")
+    if length:
+        yield "payload", "[u8]", raw[24 : 24 + length]
+        yield "padding", "zeros", raw[24 + length : 24 + length + -length % 8]
+
+
+def _shown(kind: str, value: bytes) -> str:
+    if kind == "zeros":
+        return ""
+    if kind == "[u8]":
+        return f'"{value.decode()}"'
+    number = int.from_bytes(value, "little", signed=kind.startswith("i"))
+    return f"{number:,}" if number < 1 << 32 else f"{number}"
+
+
+def _contents(fs: MemFS, path: Path) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
+
+
+def rewritten(text: str, examples: Mapping[str, str]) -> str:
+    """Return a page with its examples replaced."""
+    replace: Callable[[re.Match[str]], str] = lambda block: f"```hex {block[1]}\n{examples[block[1]]}```"  # noqa: E731
+    return _BLOCK.sub(replace, text)
+
+
+if __name__ == "__main__":
+    for name in EXAMPLES:
+        page = PAGES / f"{name}.md"
+        page.write_text(rewritten(page.read_text(), examples_of(name)))
