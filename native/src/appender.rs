@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// What `allow` granted; all zero when closed.
+/// What `allow` granted; nothing at first, and nothing once closed.
 #[derive(Clone, Copy, Default)]
 struct Grant {
     limit: usize,
@@ -58,12 +58,18 @@ struct Core {
     wake: Option<Wake>,
     state: State,
     grant: Grant,
+    closed: bool,
     interval: u64,
     until_entry: u64,
     index: Vec<u8>,
 }
 
 impl Core {
+    const fn close(&mut self) {
+        self.closed = true;
+        self.grant = Grant { limit: 0, hard: 0, records: 0 };
+    }
+
     fn room(&self) -> Room {
         let bytes = self.grant.hard.saturating_sub(self.state.offset);
         let records = self.grant.records.saturating_sub(self.state.count);
@@ -165,7 +171,7 @@ impl Appender {
 
     fn take(&self, py: Python<'_>) -> (Option<Writable>, Option<Wake>) {
         self.core.with(py, |core| {
-            core.grant = Grant::default();
+            core.close();
             (core.segment.take(), core.wake.take())
         })
     }
@@ -208,13 +214,16 @@ impl Appender {
         let until_entry = (interval - count % interval) % interval;
         let wake = wake.map(Wake::new).transpose()?;
         let segment = Some(segment);
-        let core = Core { segment, wake, state, grant: Grant::default(), interval, until_entry, index: Vec::new() };
+        let core = Core { segment, wake, state, grant: Grant::default(), closed: false, interval, until_entry, index: Vec::new() };
         Ok(Self { core: GilCell::new(core) })
     }
 
-    /// Let single appends end at `limit`, batches at `hard`, and the segment hold `records`.
+    /// Let single appends end at `limit`, batches at `hard`, and the segment hold `records`.  Nothing, once closed.
     fn allow(&self, py: Python<'_>, limit: Place, hard: Place, records: u64) -> PyResult<()> {
         self.core.with(py, |core| {
+            if core.closed {
+                return Ok(());
+            }
             let bytes = core.segment.as_ref().map_or(0, |segment| segment.region().len());
             if limit.0 > bytes || hard.0 > bytes {
                 return Err(PyValueError::new_err("the limit is outside the buffer"));
@@ -289,7 +298,7 @@ impl Appender {
 
     /// Allow nothing from now on.
     fn close(&self, py: Python<'_>) {
-        self.core.with(py, |core| core.grant = Grant::default());
+        self.core.with(py, Core::close);
     }
 
     /// Close, and let go of the buffers.

@@ -10,11 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from time import gmtime, strftime
 from typing import Final, NamedTuple
 
 import latewood
 from latewood.format import seal, segment
+from latewood.format.record import SEAL_LENGTH
 from latewood.testing import FakeClock, MemFS
+from latewood.testing.fake_clock import START_NS
 from tests.meta import format_tables
 
 PAGES: Final = Path(__file__).parents[2] / "docs" / "format"
@@ -50,7 +53,7 @@ EXAMPLES: Final[dict[str, dict[str, Example]]] = {
     "manifest": {
         "header": Example("manifest.2", 0, "manifest", "HEADER_SIZE"),
         "active": Example("manifest.2", 32, "manifest", "ACTIVE_SIZE"),
-        "entry": Example("manifest.2", 86, "manifest", "ENTRY_SIZE"),
+        "entry": Example("manifest.2", 85, "manifest", "ENTRY_SIZE"),
     },
     "pointer": {"pointer": Example("segments/current.sealed", 0, "pointer", "SIZE")},
     "checkpoint": {"checkpoint": Example("index.meta", 0, "checkpoint", "SIZE")},
@@ -97,7 +100,7 @@ def render(example: Example, files: Mapping[str, bytes]) -> str:
     lines = [f"{example.file}, from byte {start}:", ""]
     for name, kind, value in fields:
         pieces = [value[at : at + _BYTES_IN_A_LINE] for at in range(0, len(value), _BYTES_IN_A_LINE)] or [b""]
-        shown = _shown(kind, value)
+        shown = _shown(name, kind, value)
         lines.append(f"{start:6}  {pieces[0].hex(' '):<24} {name:<{width}}  {shown}".rstrip())
         lines += [f"{start + 8 * row:6}  {piece.hex(' ')}" for row, piece in enumerate(pieces[1:], 1)]
         start += len(value)
@@ -131,13 +134,17 @@ def _payload(raw: bytes) -> Iterator[tuple[str, str, bytes]]:
         yield "padding", "zeros", raw[24 + length : 24 + length + -length % 8]
 
 
-def _shown(kind: str, value: bytes) -> str:
+def _shown(name: str, kind: str, value: bytes) -> str:
+    number = int.from_bytes(value, "little", signed=kind.startswith("i"))
     if kind == "zeros":
         return ""
     if kind == "[u8]":
         return f'"{value.decode()}"'
-    number = int.from_bytes(value, "little", signed=kind.startswith("i"))
-    return f"{number:,}" if number < 1 << 32 else f"{number}"
+    if name == "checksum" or number == SEAL_LENGTH:
+        return f"0x{number:08x}"
+    if number >= START_NS:
+        return f"{number}, {strftime('%Y-%m-%d %H:%M:%S', gmtime(number // 1_000_000_000))} UTC"
+    return f"{number}"
 
 
 def _contents(fs: MemFS, path: Path) -> bytes:

@@ -58,6 +58,7 @@ class PosixFile:
 
     def __init__(self, path: Path, flags: int) -> None:
         self.path = path
+        self._was_cut = False
         with _errors_of(path):
             self._descriptor = os.open(path, flags, _FILE_MODE)
 
@@ -93,11 +94,16 @@ class PosixFile:
         """Cut, or grow with zeros, to `size` bytes."""
         with _errors_of(self.path):
             os.ftruncate(self._descriptor, size)
+        self._was_cut = True
 
     def sync(self) -> None:
         """Make contents and length durable."""
         try:
-            os.fdatasync(self._descriptor)
+            if self._was_cut:  # fdatasync need not make a smaller size durable.
+                os.fsync(self._descriptor)
+                self._was_cut = False
+            else:
+                os.fdatasync(self._descriptor)
         except OSError as error:
             raise _translated(error, self.path) from error
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SEQUENCE_MAX: Final = (1 << 63) - 1
 _PLACE_MAX: Final = (1 << 63) - 1
+_CLOSE_WAIT_S: Final = 10
 _ENTRY: Final = struct.Struct(
     "<"
     "Q"  # offset
@@ -32,6 +33,7 @@ class Appender:
     """Packs records into one mapped segment; every thread may call it, one at a time."""
 
     __slots__ = (
+        "_closed",
         "_count",
         "_first_timestamp_ns",
         "_hard",
@@ -82,10 +84,13 @@ class Appender:
         self._index: list[bytes] = []
         self._lock = threading.Lock()
         self._limit = self._hard = self._records = 0
+        self._closed = False
 
     def allow(self, limit: int, hard: int, records: int) -> None:
-        """Let single appends end at `limit`, batches at `hard`, and the segment hold `records`."""
+        """Let single appends end at `limit`, batches at `hard`, and the segment hold `records`.  Nothing, once closed."""
         with self._lock:
+            if self._closed:
+                return
             end = self._view.nbytes
             limit, hard, records = place(limit, end), place(hard, end), u64(records)
             self._limit, self._hard, self._records = limit, hard, records
@@ -100,7 +105,7 @@ class Appender:
         with self._lock:
             offset, sequence, wake = self._offset, self._sequence, self._wake
             end += offset
-            if self._count >= self._records or end > self._limit:
+            if self._closed or self._count >= self._records or end > self._limit:
                 return -1
             self._view[offset + 8 : end] = body + PADDING[length & 7]
             self._words[offset >> 2] = length
@@ -155,6 +160,8 @@ class Appender:
         return self._append_batch(room, batch, ids, times)
 
     def _room(self) -> Room:
+        if self._closed:
+            return Room(0, 0)
         return Room(max(self._hard - self._offset, 0), max(self._records - self._count, 0))
 
     def _append_batch(
@@ -214,16 +221,19 @@ class Appender:
             self._index.append(_ENTRY.pack(offset, newest))
 
     def close(self) -> None:
-        """Allow nothing from now on."""
-        with self._lock:
-            self._limit = self._hard = self._records = 0
+        """Allow nothing from now on, and wait for the append that is under way."""
+        self._closed = True
+        # In a forked child the lock may be held by a thread that is no more: hence no `with`.
+        locked = self._lock.acquire(timeout=_CLOSE_WAIT_S)
+        self._limit = self._hard = self._records = 0
+        if locked:
+            self._lock.release()
 
     def release(self) -> None:
         """Close, and let go of the buffers."""
-        with self._lock:
-            self._limit = self._hard = self._records = 0
-            self._view = self._words = memoryview(b"")
-            self._wake = None
+        self.close()
+        self._view = self._words = memoryview(b"")
+        self._wake = None
 
     def state(self) -> tuple[int, int, int, int, int, int, int, int]:
         """Return one consistent look at all eight numbers."""

@@ -54,6 +54,20 @@ def begin_first_segment(site: Site, manifest: Manifest, options: LogOptions, cre
     begin_segment(fs, layout, file, header, manifest.active.path).close()
 
 
+def sync_names(site: Site, manifest: Manifest) -> None:
+    """Make the active segment's name durable, and forget a segment that was being prepared.
+
+    A writer may have been killed after it made a name and before it synced the directory.
+    """
+    fs, layout, _ = site
+    if fs.exists(layout.next_segment):
+        fs.remove(layout.next_segment)
+    directory = layout.absolute(manifest.active.path).parent
+    while directory != layout.root:
+        fs.sync_directory(directory)
+        directory = directory.parent
+
+
 def is_unborn(fs: FileSystem, layout: Layout, manifest: Manifest) -> bool:
     """Say whether a crash came between the first manifest and the first segment.
 

@@ -38,6 +38,12 @@ class GroupCommit:
                 self._rounds[loop] = current
             await shield(current)
 
+    async def append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
+        """Append where room must be made first, which may wait for the disk, off the event loop."""
+        return await get_running_loop().run_in_executor(
+            self._executor, self._writer.append, payload, ext_id, timestamp_ns
+        )
+
     def close(self) -> None:
         """End the flushing thread."""
         self._executor.shutdown()

@@ -156,8 +156,11 @@ class Log:
         Raises:
             RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
         """
-        sequence = self.append(payload, ext_id=ext_id, timestamp_ns=timestamp_ns)
-        await self._group_commit().durable(sequence + 1)
+        group = self._group_commit()
+        sequence = self._writer.fast_append(payload, ext_id, timestamp_ns)
+        if sequence < 0:
+            sequence = await group.append(payload, ext_id, timestamp_ns)
+        await group.durable(sequence + 1)
         return sequence
 
     def flush(self) -> None:

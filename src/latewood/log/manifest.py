@@ -39,6 +39,19 @@ class ManifestStore:
             raise ManifestCorrupted(reason, self._slots.pointer_path, 0)
         return self._decode(slot)
 
+    def load_to_write(self) -> Manifest:
+        """Return the current manifest once it is durable: a writer may have been killed before it synced it.
+
+        Raises:
+            ManifestCorrupted, UnsupportedVersion: as `load`.
+        """
+        manifest = self.load()
+        slot = self._slots.current()
+        assert slot is not None
+        self._slots.sync_current(slot)
+        self._fs.sync_directory(self._layout.root)
+        return manifest
+
     def load_while_written(self) -> Manifest:
         """Return the current manifest while a writer may be replacing it.
 

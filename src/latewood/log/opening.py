@@ -1,6 +1,6 @@
 """Open a log to write: create it, or recover what a crash left."""
 
-from latewood.log.creation import begin_first_segment, create_log, is_unborn
+from latewood.log.creation import begin_first_segment, create_log, is_unborn, sync_names
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import mend_pointer
@@ -21,10 +21,10 @@ def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wak
     if store.is_unfinished_creation():
         manifest = create_log(site, store, options)
     else:
-        fs.sync_directory(layout.root)  # A writer may have died between making a name and syncing it.
-        manifest = store.load()
+        manifest = store.load_to_write()
         if is_unborn(fs, layout, manifest):
             begin_first_segment(site, manifest, options, clock.now_ns())
+        sync_names(site, manifest)
     previous = read_last_footer(fs, layout, manifest)
     recovered = recover(fs, layout, manifest, previous)
     if recovered.footer:

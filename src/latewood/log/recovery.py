@@ -33,8 +33,6 @@ class Recovered(NamedTuple):
     file: File
     header: SegmentHeader
     tail: Tail
-    reserved_end: int
-    """Appends may go this far before another checkpoint: nothing was ever written behind it."""
     flush_failed: bool
     footer: SegmentFooter | None
     """Set if a crash came between its seal and the manifest: the roll is still to be finished."""
@@ -176,13 +174,12 @@ def _repair(file: File, header: SegmentHeader, checkpoint: Checkpoint | None, st
         else:
             file.truncate(size)
             file.sync()
-            return Recovered(file, header, found.tail, 0, flush_failed, footer, 0)
+            return Recovered(file, header, found.tail, flush_failed, footer, 0)
     end, garbage_end = found.tail.offset, found.garbage_end
     _cut(file, header, start.offset, end, garbage_end)
     if garbage_end > end:
         _logger.warning("%s: %d bytes of a torn tail were cut at byte %d", file.path, garbage_end - end, end)
-    reserved_end = checkpoint.reserved_end if checkpoint else end
-    return Recovered(file, header, found.tail, reserved_end, flush_failed, None, garbage_end - end)
+    return Recovered(file, header, found.tail, flush_failed, None, garbage_end - end)
 
 
 def _cut(file: File, header: SegmentHeader, start: int, end: int, garbage_end: int) -> None:

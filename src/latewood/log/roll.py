@@ -61,6 +61,6 @@ def reservation_end(offset: int, payload_bytes: int, records_end_max: int) -> in
     return min(records_end_max, offset + max(RESERVE_BYTES, record_bytes(payload_bytes)))
 
 
-def is_old(created_ns: int, record_count: int, age_max_ms: int | None, now_ns: int) -> bool:
-    """Say whether a segment with records has reached its age."""
-    return age_max_ms is not None and record_count > 0 and now_ns - created_ns >= age_max_ms * 1_000_000
+def is_old(first_append_ns: int, age_max_ms: int, now_ns: int) -> bool:
+    """Say whether a segment that got its first record then has reached its age."""
+    return now_ns - first_append_ns >= age_max_ms * 1_000_000

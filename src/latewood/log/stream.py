@@ -27,6 +27,8 @@ class Stream:
         self._segment: SegmentReader | None = None
         self._offset = 0
         self._judged = -1
+        self._torn = b""
+        """How a record began that was not sound: there is nothing to read until that changes."""
         self.sequence = sequence
 
     def read(self, records_max: int = READ_RECORDS_MAX, bytes_max: int = READ_BYTES_MAX) -> list[Record]:
@@ -61,7 +63,7 @@ class Stream:
         """Say whether `read` would return a record now."""
         segment = self._opened()
         head = bytes(segment.view[self._offset : self._offset + 8])
-        if head[4:] == _UNCOMMITTED:
+        if head[4:] == _UNCOMMITTED or head == self._torn:
             return False
         return head[:4] != _SEALED or (self._cross(segment) and self.has_more())
 
@@ -101,6 +103,7 @@ class Stream:
         if self._judged != self._offset or state in (BAD, END):
             self._judge(segment, state)
             self._judged = self._offset
+            self._torn = bytes(segment.view[self._offset : self._offset + 8]) if state == BAD else b""
         return False
 
     def _cross(self, segment: SegmentReader) -> bool:

@@ -12,13 +12,11 @@ from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
-from latewood.kernel import skip
+from latewood.kernel import verify
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout
 from latewood.segment import SegmentReader, read_footer
 from latewood.types import Position
-
-_HOPS_UNBOUNDED = 1 << 62
 
 
 class View:
@@ -103,13 +101,13 @@ class View:
         return found[0] if found else self.end().sequence
 
     def end(self) -> Position:
-        """Return where the next record will go, by hopping over those since the last checkpoint."""
+        """Return where the next record will go, by reading those since the last checkpoint."""
         while True:
             reader = self._open(*self._active())
             try:
                 start, count = self._checkpointed(reader.segment_id)
-                offset, hopped = skip(reader.view, start, reader.limit, _HOPS_UNBOUNDED)
-                end = Position(reader.segment_id, offset, reader.base_sequence + count + hopped)
+                more, offset, *_ = verify(reader.view, start, reader.limit)
+                end = Position(reader.segment_id, offset, reader.base_sequence + count + more)
             finally:
                 reader.close()
             if not self.refresh() or self.manifest.active.segment_id == end.segment_id:

@@ -51,6 +51,8 @@ class Writer:
         self._closed: Exception | None = None
         self._system_clock = isinstance(self._clock, SystemClock)
         self._unflushed_since_ns: int | None = None
+        self._first_append_ns: int | None = None
+        """When the open segment got its first record, as far as this writer knows; its age counts from there."""
         self.coordinator_watermark = 0
         self.manifest: Manifest
         self.segment: SegmentWriter
@@ -61,7 +63,8 @@ class Writer:
         self.manifest = manifest
         segment = SegmentWriter(recovered.file, recovered.header, recovered.tail, self._wake.view)
         flush_failed = recovered.flush_failed
-        self._attach(segment, 0 if recovered.footer else recovered.reserved_end, flush_failed=flush_failed)
+        # Nothing is reserved yet: the checkpoint that was read may not be durable, so the first append makes one.
+        self._attach(segment, 0, flush_failed=flush_failed)
         if recovered.footer:
             segment.appender.close()
             self._succeed(recovered.footer, recovered.file.size(), segment.header.ext_id)
@@ -73,7 +76,7 @@ class Writer:
     def append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
         """Append one record, making room for it as needed, and apply the flush policy."""
         with self._lock:
-            self._roll_if_old()
+            self._grow_older()
             if timestamp_ns is None and not self._system_clock:
                 timestamp_ns = self._clock.now_ns()
             while (sequence := self.segment.appender.append(payload, ext_id, timestamp_ns)) < 0:
@@ -89,7 +92,7 @@ class Writer:
         """
         roll.check_payload(batch.largest(), self._options.file_bytes_max)
         with self._lock:
-            self._roll_if_old()
+            self._grow_older()
             if batch.timestamps_ns is None and not self._system_clock:
                 batch.timestamps_ns = self._clock.now_ns()
             self._check_open()
@@ -264,6 +267,7 @@ class Writer:
 
     def _attach(self, segment: SegmentWriter, reserved_end: int, *, flush_failed: bool) -> None:
         self.segment = segment
+        self._first_append_ns = segment.header.created_at if segment.appender.count else None
         records_max = self._options.segment_records_max or _RECORDS_UNBOUNDED
         with self.durability.lock:
             self.durability.attach(
@@ -295,7 +299,7 @@ class Writer:
         if self.segment.appender.offset > self.segment.records_end_max // 2:
             self._prepare()
         now_ns = self._clock.now_ns()
-        due_ns = [self._flush_if_due(now_ns), self._roll_if_due(now_ns)]
+        due_ns = [self._flush_if_due(now_ns), self._roll_if_due()]
         waits = [(due - now_ns) / NANOSECONDS for due in due_ns if due is not None]
         return max(0.0, min(waits)) if waits else None
 
@@ -309,23 +313,30 @@ class Writer:
         self.flush()
         return None
 
-    def _roll_if_due(self, now_ns: int) -> int | None:
-        """Return when the open segment will be too old, if it has records."""
+    def _roll_if_due(self) -> int | None:
+        """Roll a segment that is too old; return when the open one will be, if it has records."""
         age_max_ms = self._options.segment_age_max_ms
         if age_max_ms is None:
             return None
         with self._lock:
-            self._roll_if_old()
-            due_ns = self.segment.header.created_at + age_max_ms * 1_000_000
-        # An empty segment is not rolled however old it is: look again after its age, not at once.
-        return due_ns if due_ns > now_ns else now_ns + age_max_ms * 1_000_000
+            self._roll_if_old(age_max_ms)
+            return None if self._first_append_ns is None else self._first_append_ns + age_max_ms * 1_000_000
 
-    def _roll_if_old(self) -> None:
+    def _grow_older(self) -> None:
+        """Roll a segment that is too old, and note when a new one gets its first record."""
         age_max_ms = self._options.segment_age_max_ms
         if age_max_ms is None or self._closed:
             return
-        created_ns, count = self.segment.header.created_at, self.segment.appender.count
-        if roll.is_old(created_ns, count, age_max_ms, self._clock.now_ns()):
+        self._roll_if_old(age_max_ms)
+        if self._first_append_ns is None:
+            self._first_append_ns = self._clock.now_ns()
+            self._poke()
+
+    def _roll_if_old(self, age_max_ms: int) -> None:
+        first_ns = self._first_append_ns
+        if first_ns is None or not self.segment.appender.count:
+            return
+        if roll.is_old(first_ns, age_max_ms, self._clock.now_ns()):
             self._roll(self.segment.header.ext_id)
 
     def _poke(self) -> None:

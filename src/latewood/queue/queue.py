@@ -12,6 +12,7 @@ from latewood.limits import check_name
 from latewood.log import Log, LogOptions, Mode
 from latewood.log.layout import segment_id_of
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
+from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
 from latewood.queue.retention import Plan, ReaderState, RetentionPolicy, SealedSegment, plan
 from latewood.segment import read_footer
@@ -96,19 +97,24 @@ class Queue(Log):
             CorruptError: a reader's file is damaged; nothing is deleted until it is mended or removed.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
-        retire = self.retention_plan().retire
-        if not dry_run:
+        if dry_run:
+            return self.retention_plan().retire
+        if self._mode == "r":
+            raise ReadOnlyError("the log was opened with mode='r'; open it without to clean up")
+        with retention_held(self._fs, self.path):
             if not self._swept:
                 self._writer.remove_files(self._orphans())
                 self._swept = True
+            retire = self.retention_plan().retire
             if retire:
                 self._writer.retire(len(retire))
-        return retire
+            return retire
 
     def retention_plan(self) -> Plan:
         """Return what `cleanup` would delete, and which readers keep the rest."""
         entries = self._manifest().entries
-        sealed_bytes = sum(entries[index].size for index in range(len(entries)))
+        count = len(entries) if self.retention.max_bytes is not None else 0
+        sealed_bytes = sum(entries[index].size for index in range(count))
         now_ns = self._clock.now_ns()
         return plan(self._sealed_segments(), sealed_bytes, self._reader_states(), self.retention, now_ns)
 

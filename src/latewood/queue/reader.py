@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from latewood.errors import ClosedError, CorruptError, ReadOnlyError, UsageError
+from latewood.errors import ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import Lock
 from latewood.kernel import Record
@@ -17,6 +17,8 @@ from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from latewood.log import Log, Stream
 from latewood.log.layout import NANOSECONDS
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
+from latewood.queue.holding import retention_held
+from latewood.types import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -135,14 +137,22 @@ class Reader:
 
         Raises:
             ReadOnlyError: the log's directory cannot be written.
+            DataLost: the reader moved back to records that were retired meanwhile.
         """
         if self._lock is None:
             message = f"{self._log.path} cannot be written, so reader {self.name!r} cannot commit"
             raise ReadOnlyError(message)
         position = self._opened().position_of(self.sequence)
         self._log.make_durable(self._opened())
-        now_ns = self._log.clock.now_ns()
-        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns)
+        known = self.committed_sequence
+        if known is not None and known <= position.sequence:
+            self._store(position)
+            return
+        with retention_held(self._log.file_system, self._log.path):
+            first = self._log.first_sequence
+            if position.sequence < first:
+                raise DataLost(position.sequence, first)
+            self._store(position)
 
     def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
         """Go to a sequence, or to the first record at or after a time (a datetime, or nanoseconds since 1970).
@@ -178,6 +188,10 @@ class Reader:
             self._stream = None
         if self._lock is not None:
             self._lock.close()
+
+    def _store(self, position: Position) -> None:
+        now_ns = self._log.clock.now_ns()
+        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns)
 
     def _opened(self) -> Stream:
         if self._stream is None:
