@@ -7,14 +7,16 @@ outlives the process, as the log's plain append does; `durable=True` that it out
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
+from struct import Struct
 from typing import Any, Final, Protocol
 
 Append = Callable[[bytes], object]
 AppendMany = Callable[[list[bytes]], object]
 
 _LMDB_BYTES: Final = 16 << 30
+_key: Final = Struct(">Q").pack
 
 
 class Store(Protocol):
@@ -37,10 +39,6 @@ class Store(Protocol):
     def close(self) -> None:
         """Let go of the files."""
         ...
-
-
-def _key(number: int) -> bytes:
-    return number.to_bytes(8, "big")
 
 
 class LMDBStore:
@@ -67,7 +65,7 @@ class LMDBStore:
 
         def append_many(payloads: list[bytes]) -> None:
             with env.begin(write=True) as txn, txn.cursor() as cursor:
-                cursor.putmulti([(_key(next(numbers)), payload) for payload in payloads], append=True)
+                cursor.putmulti(zip(map(_key, islice(numbers, len(payloads))), payloads, strict=True), append=True)
 
         return append_many
 
@@ -126,7 +124,7 @@ class RocksStore:
         import rocksdict  # noqa: PLC0415 - a peer is loaded only where it runs
 
         options = rocksdict.Options(raw_mode=True)
-        options.create_if_missing(True)
+        options.create_if_missing(True)  # noqa: FBT003 - its own signature
         options.set_compression_type(rocksdict.DBCompressionType.none())
         self._batch = rocksdict.WriteBatch
         self._db = rocksdict.Rdict(str(path), options)
@@ -148,8 +146,9 @@ class RocksStore:
 
         def append_many(payloads: list[bytes]) -> None:
             batch = make(raw_mode=True)
-            for payload in payloads:
-                batch.put(_key(next(numbers)), payload)
+            put = batch.put
+            for key, payload in zip(map(_key, islice(numbers, len(payloads))), payloads, strict=True):
+                put(key, payload)
             database.write(batch, options)
 
         return append_many

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::batch::{Batch, Ends, Room, gather, now_ns};
+use crate::batch::{Batch, Ends, Room, check_timestamp, gather, now_ns};
 use crate::futex::Wake;
 use crate::memory::{GilCell, Region, Writable, with_bytes};
 use crate::record::{self, Payload, SEAL};
@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// Pack what fits of a list or a tuple of exact bytes, without a reference to each; None if it is anything else.
-    fn append_bytes(&mut self, payloads: &Bound<'_, PyAny>, batch: &mut Batch) -> Option<usize> {
+    fn append_bytes(&mut self, payloads: &Bound<'_, PyAny>, batch: &mut Batch) -> Option<PyResult<usize>> {
         let (start, mut room) = (batch.start, self.room());
         let keep = move |length| room.admit(length).is_some();
         with_bytes(payloads, start..batch.stop, keep, |found| {
@@ -135,7 +135,8 @@ impl Core {
 
     /// Pack what fits of `batch`: every mark but the first, then the first.
     #[inline]
-    fn append_batch<'a>(&mut self, batch: &Batch, payload: impl Fn(usize) -> Payload<'a>) -> usize {
+    fn append_batch<'a>(&mut self, batch: &Batch, payload: impl Fn(usize) -> Payload<'a>) -> PyResult<usize> {
+        batch.check_timestamps()?;
         let mut room = self.room();
         let mut first = None;
         let mut index = batch.start;
@@ -154,7 +155,7 @@ impl Core {
             self.publish(packed);
             self.ring();
         }
-        index - batch.start
+        Ok(index - batch.start)
     }
 }
 
@@ -214,7 +215,16 @@ impl Appender {
         let until_entry = (interval - count % interval) % interval;
         let wake = wake.map(Wake::new).transpose()?;
         let segment = Some(segment);
-        let core = Core { segment, wake, state, grant: Grant::default(), closed: false, interval, until_entry, index: Vec::new() };
+        let core = Core {
+            segment,
+            wake,
+            state,
+            grant: Grant::default(),
+            closed: false,
+            interval,
+            until_entry,
+            index: Vec::new(),
+        };
         Ok(Self { core: GilCell::new(core) })
     }
 
@@ -235,7 +245,7 @@ impl Appender {
 
     /// Append one record and return its sequence, or -1 if it is not allowed.
     #[pyo3(signature = (payload, ext_id=0, timestamp_ns=None))]
-    fn append(
+    pub fn append(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
@@ -243,6 +253,7 @@ impl Appender {
         timestamp_ns: Option<u64>,
     ) -> PyResult<i64> {
         let timestamp_ns = timestamp_ns.unwrap_or_else(now_ns);
+        check_timestamp(timestamp_ns)?;
         if let Ok(bytes) = payload.cast_exact::<PyBytes>() {
             return Ok(self.core.with(py, |core| core.append(Payload::Fixed(bytes.as_bytes()), ext_id, timestamp_ns)));
         }
@@ -263,12 +274,12 @@ impl Appender {
         let start = start.0.min(stop);
         let mut batch = Batch::new(start, stop, ext_ids, timestamps_ns)?;
         if let Some(count) = self.core.with(py, |core| core.append_bytes(payloads, &mut batch)) {
-            return Ok(count);
+            return count;
         }
         let room = self.core.with(py, |core| core.room());
         let held = gather(payloads, &batch, room)?;
         batch.stop = start + held.len();
-        Ok(self.core.with(py, |core| core.append_batch(&batch, |index| held[index - start].payload())))
+        self.core.with(py, |core| core.append_batch(&batch, |index| held[index - start].payload()))
     }
 
     /// Append what fits of an Arrow binary array's payloads `start..stop` as one, and return how many that was.
@@ -291,9 +302,8 @@ impl Appender {
         let mut batch = Batch::new(start, stop.0, ext_ids, timestamps_ns)?;
         let room = self.core.with(py, |core| core.room());
         batch.stop = ends.check(room, start, stop.0, data.len())?;
-        Ok(self
-            .core
-            .with(py, |core| core.append_batch(&batch, |i| Payload::Shared(&data[ends.get(i)..ends.get(i + 1)]))))
+        let payload = |index| Payload::Shared(&data[ends.get(index)..ends.get(index + 1)]);
+        self.core.with(py, |core| core.append_batch(&batch, payload))
     }
 
     /// Allow nothing from now on.

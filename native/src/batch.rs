@@ -83,6 +83,15 @@ impl Numbers {
     }
 }
 
+/// Timestamps are signed wherever they leave the log, in footers and in Arrow.
+#[inline]
+pub fn check_timestamp(timestamp_ns: u64) -> PyResult<()> {
+    if timestamp_ns > i64::MAX as u64 {
+        return Err(PyOverflowError::new_err("a timestamp is above 2**63 - 1"));
+    }
+    Ok(())
+}
+
 /// What a batch is besides its payloads: `start..stop` are payload indices.
 pub struct Batch {
     /// The first payload.
@@ -105,6 +114,17 @@ impl Batch {
         let timestamps_ns =
             if timestamps_ns.is_none() { Numbers::One(now_ns()) } else { Numbers::new(timestamps_ns, stop)? };
         Ok(Self { start, stop, ext_ids, timestamps_ns })
+    }
+
+    /// Look at every timestamp that will be packed.
+    pub fn check_timestamps(&self) -> PyResult<()> {
+        match self.timestamps_ns {
+            Numbers::One(one) => check_timestamp(one),
+            Numbers::Many(_) => {
+                let newest = (self.start..self.stop).map(|index| self.timestamps_ns.get(index)).max();
+                check_timestamp(newest.unwrap_or(0))
+            }
+        }
     }
 
     /// Timestamp and ext_id of the payload `index`.

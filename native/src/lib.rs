@@ -2,6 +2,7 @@
 
 mod appender;
 mod batch;
+mod door;
 mod futex;
 mod memory;
 mod object;
@@ -28,6 +29,8 @@ mod _native {
     use super::appender::Appender;
     #[pymodule_export]
     use super::crc32c;
+    #[pymodule_export]
+    use super::door::{Door, largest, prefault};
     #[pymodule_export]
     use super::futex::{arm, wait, wake_all};
     #[pymodule_export]

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from latewood.errors import BadName
+from latewood.errors import BadName, UsageError
 
 KiB: Final = 1024
 MiB: Final = 1024 * KiB
@@ -26,8 +26,11 @@ BATCH_BYTES_MAX: Final = 4 * MiB
 CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
-RESERVE_BYTES: Final = 8 * MiB
+RESERVE_BYTES: Final = 16 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
+
+PREFAULT_BYTES: Final = 1 * MiB
+"""So much of a segment's memory is made ready at once: a fault for each page costs twice as much."""
 
 MAPPED_SEGMENTS_MAX: Final = 16
 """Each mapping keeps a file descriptor and address space."""
@@ -43,6 +46,12 @@ ARROW_RECORDS_MAX: Final = 65_536
 
 ARROW_BYTES_MAX: Final = 64 * MiB
 """Payload bytes in one Arrow batch, beyond its first record; far from the 2 GiB of 32-bit offsets."""
+
+TIMESTAMP_NS_MAX: Final = (1 << 63) - 1
+"""Footers and Arrow store times in 63 bits: until the year 2262."""
+
+U64_MAX: Final = (1 << 64) - 1
+"""What the formats store an ext_id or a watermark in."""
 
 MANIFEST_RETRIES_MAX: Final = 100
 """How often a reader takes a fresh look when a writer replaced the manifest under it."""
@@ -60,3 +69,15 @@ def check_name(name: str, what: str) -> str:
         message = f"{what} name {name!r} must match [a-z0-9][a-z0-9_-]{{0,63}}"
         raise BadName(message)
     return name
+
+
+def check_number(number: int, number_max: int, what: str) -> int:
+    """Return `number` if it is from 0 to `number_max`, and so can be stored.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not 0 <= number <= number_max:
+        message = f"{what} must be from 0 to {number_max:,}, not {number:,}"
+        raise UsageError(message)
+    return number

@@ -10,7 +10,7 @@ from tests.meta import format_examples, format_tables, markdown
 
 PAGES: Final = sorted(path.stem for path in format_examples.PAGES.glob("*.md") if path.stem != "README")
 REMEDY: Final = (
-    "If the format was meant to change, run `python -m tests.meta.format_examples` and look at the difference."
+    "If the format was meant to change: `python -m tests.meta.format_examples`, then look at the difference."
 )
 
 

@@ -40,6 +40,9 @@ class Frame(NamedTuple):
             reason = f"no {self.what} here"
             raise CorruptError(reason, path, offset)
         version = int.from_bytes(raw[self.version_offset : version_end], "little")
+        if version == 0:  # There never was one: a power cut kept the sector of the magic and lost the next.
+            reason = f"the {self.what} was not written completely"
+            raise CorruptError(reason, path, offset)
         if version != self.version:
             raise UnsupportedVersion(self.what, version, path)
         if len(raw) < self.size:

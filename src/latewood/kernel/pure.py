@@ -6,6 +6,7 @@ The twin in `native/` has the same names, does the same and passes the same test
 from typing import Final
 
 from latewood.kernel.pure_appender import Appender
+from latewood.kernel.pure_door import Door, largest, prefault
 from latewood.kernel.pure_futex import arm, wait, wake_all
 from latewood.kernel.pure_record import Record, crc32c
 from latewood.kernel.pure_scan import (
@@ -34,6 +35,7 @@ __all__ = [
     "NAME",
     "SEALED",
     "Appender",
+    "Door",
     "Record",
     "arm",
     "columns",
@@ -41,7 +43,9 @@ __all__ = [
     "find_record",
     "find_timestamp",
     "index_records",
+    "largest",
     "nonzero_end",
+    "prefault",
     "scan",
     "skip",
     "verify",

@@ -2,17 +2,19 @@
 
 Its own lock makes it safe to share between threads.  Anything that may run foreign code (looking at payloads) happens
 before the lock is taken.
+
+Invariant: a record's mark and the state that counts it are stored by two neighbouring assignments with no call between
+them, so that not even a signal (Ctrl-C) can come in between, and no record is ever overwritten or left out.
 """
 
 import struct
 import threading
-import time
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from google_crc32c import extend
 
-from latewood.kernel.pure_batch import Batch, Room, body_of, encode, numbers, place, slices, u64
+from latewood.kernel.pure_batch import Batch, Room, body_of, encode, numbers, place, slices, timestamp, timestamps, u64
 from latewood.kernel.pure_futex import ring, wake_words
 from latewood.kernel.pure_record import HEADER, PADDING, SEAL, as_view, as_words, as_writable
 
@@ -29,25 +31,68 @@ _ENTRY: Final = struct.Struct(
 )
 
 
+class _State(NamedTuple):
+    """Where the next record goes, and what the records so far amount to."""
+
+    offset: int
+    sequence: int
+    records: int
+    first_timestamp_ns: int
+    last_timestamp_ns: int
+    max_timestamp_ns: int
+    min_ext_id: int
+    max_ext_id: int
+
+    def plus(self, count: int, size: int, times: tuple[int, int, int], ids: tuple[int, int]) -> "_State":
+        """Return the state after so many records; `times` are first, last and newest, `ids` least and greatest."""
+        return _State(
+            self.offset + size,
+            self.sequence + count,
+            self.records + count,
+            self.first_timestamp_ns if self.records else times[0],
+            times[1],
+            max(self.max_timestamp_ns, times[2]),
+            min(self.min_ext_id, ids[0]),
+            max(self.max_ext_id, ids[1]),
+        )
+
+    def plus_batch(self, sizes: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> "_State":
+        """Return the state after a batch."""
+        if isinstance(timestamps_ns, int):
+            times = (timestamps_ns, timestamps_ns, timestamps_ns)
+        else:
+            times = (timestamps_ns[0], timestamps_ns[-1], max(timestamps_ns))
+        ids = (ext_ids, ext_ids) if isinstance(ext_ids, int) else (min(ext_ids), max(ext_ids))
+        return self.plus(len(sizes), sum(sizes), times, ids)
+
+    def entries(self, interval: int, sizes: list[int], timestamps_ns: "int | memoryview") -> list[bytes]:
+        """Return the index entries of a batch that comes next."""
+        offset, newest, done = self.offset, self.max_timestamp_ns, 0
+        found: list[bytes] = []
+        for ordinal in range(-self.records % interval, len(sizes), interval):
+            offset += sum(sizes[done:ordinal])
+            if isinstance(timestamps_ns, int):
+                newest = max(newest, timestamps_ns)
+            else:
+                newest = max(newest, *timestamps_ns[done : ordinal + 1])
+            done = ordinal
+            found.append(_ENTRY.pack(offset, newest))
+        return found
+
+
 class Appender:
     """Packs records into one mapped segment; every thread may call it, one at a time."""
 
     __slots__ = (
         "_closed",
-        "_count",
-        "_first_timestamp_ns",
         "_hard",
         "_index",
         "_interval",
-        "_last_timestamp_ns",
         "_limit",
         "_lock",
-        "_max_ext_id",
-        "_max_timestamp_ns",
-        "_min_ext_id",
-        "_offset",
         "_records",
-        "_sequence",
+        "_skipped",
+        "_state",
         "_view",
         "_wake",
         "_words",
@@ -68,26 +113,23 @@ class Appender:
         max_ext_id: int,
     ) -> None:
         view = as_writable(buffer)
-        self._offset = place(offset, view.nbytes)
-        if offset % 8 or interval == 0:
+        if place(offset, view.nbytes) % 8 or interval == 0:
             raise ValueError("an offset that is not a multiple of 8, or no interval")
         if sequence > _SEQUENCE_MAX:
             raise OverflowError("the sequence is above 2**63 - 1")
-        self._sequence, self._count, self._interval = u64(sequence), u64(count), u64(interval)
-        self._first_timestamp_ns = u64(first_timestamp_ns)
-        self._last_timestamp_ns = u64(last_timestamp_ns)
-        self._max_timestamp_ns = u64(max_timestamp_ns)
-        self._min_ext_id, self._max_ext_id = u64(min_ext_id), u64(max_ext_id)
+        times = (u64(first_timestamp_ns), u64(last_timestamp_ns), u64(max_timestamp_ns))
+        self._state = _State(offset, u64(sequence), u64(count), *times, u64(min_ext_id), u64(max_ext_id))
+        self._interval = u64(interval)
         self._wake = None if wake is None else wake_words(wake)
-        self._view = view
-        self._words = as_words(view)
+        self._view, self._words = view, as_words(view)
         self._index: list[bytes] = []
+        self._skipped = -(-count // interval)  # entries of records that were there before
         self._lock = threading.Lock()
         self._limit = self._hard = self._records = 0
         self._closed = False
 
     def allow(self, limit: int, hard: int, records: int) -> None:
-        """Let single appends end at `limit`, batches at `hard`, and the segment hold `records`.  Nothing, once closed."""
+        """Let single appends end at `limit`, batches at `hard`, the segment hold `records`; nothing, once closed."""
         with self._lock:
             if self._closed:
                 return
@@ -103,18 +145,21 @@ class Appender:
         mark = extend(length, body) or SEAL
         end = HEADER + (length + 7 & ~7)
         with self._lock:
-            offset, sequence, wake = self._offset, self._sequence, self._wake
+            state = self._state
+            offset, sequence, count = state[:3]
             end += offset
-            if self._closed or self._count >= self._records or end > self._limit:
+            if self._closed or count >= self._records or end > self._limit:
                 return -1
             self._view[offset + 8 : end] = body + PADDING[length & 7]
             self._words[offset >> 2] = length
-            self._words[offset + 4 >> 2] = mark
-            if self._count % self._interval == 0:
-                self._index.append(_ENTRY.pack(offset, max(self._max_timestamp_ns, timestamp_ns)))
-            self._account(1, end - offset, (timestamp_ns, timestamp_ns, timestamp_ns), (ext_id, ext_id))
-        if wake is not None:
-            ring(wake)  # Letting go of the lock was the fence.
+            if count % self._interval == 0:
+                newest = max(state.max_timestamp_ns, timestamp_ns)
+                self._index[self._entry_count() :] = [_ENTRY.pack(offset, newest)]
+            state = state.plus(1, end - offset, (timestamp_ns, timestamp_ns, timestamp_ns), (ext_id, ext_id))
+            at = offset + 4 >> 2
+            self._words[at] = mark
+            self._state = state
+            ring(self._wake)
         return sequence
 
     def append_many(
@@ -129,7 +174,7 @@ class Appender:
             raise TypeError("a list or a tuple of payloads is required")
         stop = len(payloads)
         start = min(place(start, _PLACE_MAX), stop)
-        times = time.time_ns() if timestamps_ns is None else numbers(timestamps_ns, start, stop)
+        times = timestamps(timestamps_ns, start, stop)
         ids = numbers(ext_ids, start, stop)
         batch = Batch(room := self._room())
         batch.take_chunks(islice(payloads, start, stop))
@@ -153,7 +198,7 @@ class Appender:
             raise ValueError("fewer offsets than payloads")
         start = min(place(start, _PLACE_MAX), stop)
         places = ends[start * width : (stop + 1) * width].cast("q" if wide else "i")
-        times = time.time_ns() if timestamps_ns is None else numbers(timestamps_ns, start, stop)
+        times = timestamps(timestamps_ns, start, stop)
         ids = numbers(ext_ids, start, stop)
         batch = Batch(room := self._room())
         batch.take(slices(b"" if data is None else data, places))
@@ -162,7 +207,8 @@ class Appender:
     def _room(self) -> Room:
         if self._closed:
             return Room(0, 0)
-        return Room(max(self._hard - self._offset, 0), max(self._records - self._count, 0))
+        state = self._state
+        return Room(max(self._hard - state.offset, 0), max(self._records - state.records, 0))
 
     def _append_batch(
         self, room: Room, batch: Batch, ext_ids: "int | memoryview", timestamps_ns: "int | memoryview"
@@ -171,54 +217,29 @@ class Appender:
             if room != self._room():  # Somebody has appended since, so less may fit.
                 payloads, batch = batch.payloads, Batch(self._room())
                 batch.take(payloads)
-            count, wake = len(batch.payloads), self._wake
+            count = len(batch.payloads)
             if count:
                 times = timestamps_ns if isinstance(timestamps_ns, int) else timestamps_ns[:count]
+                timestamp(times if isinstance(times, int) else max(times))
                 ids = ext_ids if isinstance(ext_ids, int) else ext_ids[:count]
-                self._store(*encode(batch.payloads, times, ids))
-                self._add(batch.sizes, times, ids)
-        if count and wake is not None:
-            ring(wake)  # Letting go of the lock was the fence.
+                self._store(batch, times, ids)
+                ring(self._wake)
         return count
 
-    def _store(self, blob: bytes, mark: int) -> None:
+    def _store(self, batch: Batch, timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> None:
         """Store everything but the first mark, then that mark."""
-        offset = self._offset
-        self._view[offset : offset + len(blob)] = blob
-        self._words[offset + 4 >> 2] = mark
+        state = self._state
+        blob, mark = encode(batch.payloads, timestamps_ns, ext_ids)
+        self._view[state.offset : state.offset + len(blob)] = blob
+        self._index[self._entry_count() :] = state.entries(self._interval, batch.sizes, timestamps_ns)
+        at = state.offset + 4 >> 2
+        state = state.plus_batch(batch.sizes, timestamps_ns, ext_ids)
+        self._words[at] = mark
+        self._state = state
 
-    def _add(self, sizes: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> None:
-        """Account for a batch just stored."""
-        self._add_entries(sizes, timestamps_ns)
-        if isinstance(timestamps_ns, int):
-            first = last = newest = timestamps_ns
-        else:
-            first, last, newest = timestamps_ns[0], timestamps_ns[-1], max(timestamps_ns)
-        least, greatest = (ext_ids, ext_ids) if isinstance(ext_ids, int) else (min(ext_ids), max(ext_ids))
-        self._account(len(sizes), sum(sizes), (first, last, newest), (least, greatest))
-
-    def _account(self, count: int, size: int, times: tuple[int, int, int], ids: tuple[int, int]) -> None:
-        first, last, newest = times
-        if self._count == 0:
-            self._first_timestamp_ns = first
-        self._last_timestamp_ns = last
-        self._max_timestamp_ns = max(self._max_timestamp_ns, newest)
-        self._min_ext_id = min(self._min_ext_id, ids[0])
-        self._max_ext_id = max(self._max_ext_id, ids[1])
-        self._offset += size
-        self._sequence += count
-        self._count += count
-
-    def _add_entries(self, sizes: list[int], timestamps_ns: "int | memoryview") -> None:
-        offset, newest, done = self._offset, self._max_timestamp_ns, 0
-        for ordinal in range(-self._count % self._interval, len(sizes), self._interval):
-            offset += sum(sizes[done:ordinal])
-            if isinstance(timestamps_ns, int):
-                newest = max(newest, timestamps_ns)
-            else:
-                newest = max(newest, *timestamps_ns[done : ordinal + 1])
-            done = ordinal
-            self._index.append(_ENTRY.pack(offset, newest))
+    def _entry_count(self) -> int:
+        """Return how many entries the records so far have.  An interrupted append may have left one more."""
+        return -(-self._state.records // self._interval) - self._skipped
 
     def close(self) -> None:
         """Allow nothing from now on, and wait for the append that is under way."""
@@ -237,59 +258,49 @@ class Appender:
 
     def state(self) -> tuple[int, int, int, int, int, int, int, int]:
         """Return one consistent look at all eight numbers."""
-        with self._lock:
-            return (
-                self._offset,
-                self._sequence,
-                self._count,
-                self._first_timestamp_ns,
-                self._last_timestamp_ns,
-                self._max_timestamp_ns,
-                self._min_ext_id,
-                self._max_ext_id,
-            )
+        return self._state
 
     def index(self) -> bytes:
         """Return entries (u64 offset, u64 running maximum of the timestamps) of the records appended here."""
         with self._lock:
-            return b"".join(self._index)
+            return b"".join(self._index[: self._entry_count()])
 
     @property
     def offset(self) -> int:
         """Return where the next record goes."""
-        return self._offset
+        return self._state.offset
 
     @property
     def sequence(self) -> int:
         """Return the next record's sequence."""
-        return self._sequence
+        return self._state.sequence
 
     @property
     def count(self) -> int:
         """Return how many records the segment holds."""
-        return self._count
+        return self._state.records
 
     @property
     def first_timestamp_ns(self) -> int:
         """Return the timestamp of the segment's first record."""
-        return self._first_timestamp_ns
+        return self._state.first_timestamp_ns
 
     @property
     def last_timestamp_ns(self) -> int:
         """Return the timestamp of the segment's last record."""
-        return self._last_timestamp_ns
+        return self._state.last_timestamp_ns
 
     @property
     def max_timestamp_ns(self) -> int:
         """Return the greatest timestamp."""
-        return self._max_timestamp_ns
+        return self._state.max_timestamp_ns
 
     @property
     def min_ext_id(self) -> int:
         """Return the least ext_id."""
-        return self._min_ext_id
+        return self._state.min_ext_id
 
     @property
     def max_ext_id(self) -> int:
         """Return the greatest ext_id."""
-        return self._max_ext_id
+        return self._state.max_ext_id

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _CALL_BYTES_MAX: Final = 4 << 20
 """One call packs at most this much, so that it holds the lock, and a reader waits, only so long."""
 _CHUNK_RECORDS: Final = 1024
+TIMESTAMP_MAX: Final = (1 << 63) - 1
 _U64_FORMATS: Final = frozenset({"Q", "L", "@Q", "@L", "=Q", "<Q"})
 
 
@@ -29,6 +30,13 @@ def u64(number: int) -> int:
     number = operator.index(number)
     if not 0 <= number <= U64_MAX:
         raise OverflowError("not between 0 and 2**64 - 1")
+    return number
+
+
+def timestamp(number: int) -> int:
+    """Return `number` if it is one that stays positive where timestamps are signed, in footers and in Arrow."""
+    if not 0 <= number <= TIMESTAMP_MAX:
+        raise OverflowError("a timestamp is above 2**63 - 1, or below 0")
     return number
 
 
@@ -54,6 +62,14 @@ def numbers(source: "int | ReadableBuffer", start: int, stop: int) -> "int | mem
     return view[start * 8 : stop * 8].cast("Q") if stop > start else view[:0]
 
 
+def timestamps(source: "int | ReadableBuffer | None", start: int, stop: int) -> "int | memoryview":
+    """Return one timestamp for all records, now if there is no source, or one each, still to be checked."""
+    if source is None:
+        return time.time_ns()
+    found = numbers(source, start, stop)
+    return timestamp(found) if isinstance(found, int) else found
+
+
 def _each(numbers: "int | memoryview") -> "Iterable[int]":
     return repeat(numbers) if isinstance(numbers, int) else numbers
 
@@ -63,6 +79,7 @@ def body_of(payload: "ReadableBuffer", ext_id: int, timestamp_ns: int | None) ->
     payload = as_bytes(payload)
     if timestamp_ns is None:
         timestamp_ns = time.time_ns()
+    timestamp(timestamp_ns)
     try:
         return PREFIX.pack(timestamp_ns, ext_id) + payload, len(payload), timestamp_ns, ext_id
     except struct.error:

@@ -40,8 +40,11 @@ def _fence() -> None:
     threading.Lock().acquire()
 
 
-def ring(words: memoryview) -> None:
-    """Wake the readers, if one has armed.  To be called after publishing and a fence."""
+def ring(words: memoryview | None) -> None:
+    """Wake the readers, if one has armed.  To be called after publishing."""
+    if words is None:
+        return
+    _fence()
     if words[_FLAG]:
         _advance(words)
 

@@ -42,6 +42,9 @@ def binary_buffers(values: Any) -> tuple[Any, Any, bool, int]:
         UsageError: it is not one of binary values without nulls.
     """
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if not isinstance(array, pa.Array):
+        message = f"payloads must be one Arrow array, not a {type(array).__name__}"
+        raise UsageError(message)
     wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
     if not wide and not pa.types.is_binary(array.type) and not pa.types.is_string(array.type):
         message = f"payloads must be an Arrow array of binary or string, not {array.type}"

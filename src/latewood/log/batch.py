@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from latewood.errors import UsageError
-from latewood.kernel import Appender
+from latewood.kernel import Appender, largest
+from latewood.limits import TIMESTAMP_NS_MAX, check_number
 
 Column: TypeAlias = "int | array[int]"
 """One value for all records, or one for each."""
@@ -41,7 +42,7 @@ class ListBatch:
 
     def largest(self) -> int:
         """Return the length of the largest payload, or raise TypeError if one is not bytes-like."""
-        return max((memoryview(payload).nbytes for payload in self._payloads), default=0)
+        return largest(self._payloads)
 
     def payload_bytes(self, index: int) -> int:
         """Return the length of one payload."""
@@ -90,11 +91,14 @@ def make_batch(
     """Return the batch that fits the kind of `payloads`.
 
     Raises:
-        UsageError: there are more or fewer ids or timestamps than payloads.
+        UsageError: there are more or fewer ids or timestamps than payloads, or a timestamp after the year 2262.
     """
     ids: Column = ext_id if ext_ids is None else array("Q", ext_ids)
     times: Column | None
     times = timestamps_ns if timestamps_ns is None or isinstance(timestamps_ns, int) else array("Q", timestamps_ns)
+    if times is not None:
+        last = times if isinstance(times, int) else max(times, default=0)
+        check_number(last, TIMESTAMP_NS_MAX, "timestamps_ns")
     is_arrow = type(payloads).__module__.partition(".")[0] == "pyarrow"
     return ArrowBatch(payloads, ids, times) if is_arrow else ListBatch(payloads, ids, times)
 

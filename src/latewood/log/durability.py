@@ -36,7 +36,7 @@ class Durability:
         self.flush_failed = False
         self.records_max = 0
         self._batching = False
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
 
     def attach(self, segment: SegmentWriter, *, reserved_end: int, flush_failed: bool, records_max: int) -> None:
         """Take over a segment whose records are all durable.  The caller holds `lock`."""
@@ -118,10 +118,11 @@ class Durability:
             Poisoned: it was.
         """
         if self.failure is not None:
-            message = f"the log stopped writing because {self.failure}; reopen it to see what is durable"
+            reason = str(self.failure) or type(self.failure).__name__
+            message = f"the log stopped writing because of this: {reason}; reopen it to see what is durable"
             raise Poisoned(message) from self.failure
 
-    def poison(self, failure: Exception) -> None:
+    def poison(self, failure: BaseException) -> None:
         """Stop all appends for good, and leave a mark that the next seal carries on."""
         if self.failure is None:
             self.failure = failure

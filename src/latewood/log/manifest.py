@@ -81,9 +81,9 @@ class ManifestStore:
         """Say whether nothing here could ever have held a record.
 
         Creation writes slot 1, then the pointer, then the first segment; so before the pointer there is at most
-        a first, empty manifest, and no segment.
+        a first, empty manifest, and no segment.  A new pointer whose length reached the disk before its byte is 0.
         """
-        if self._slots.current() is not None or self._fs.exists(self._slots.path(_SECOND_SLOT)):
+        if self._slots.current() not in (None, 0) or self._fs.exists(self._slots.path(_SECOND_SLOT)):
             return False
         if self._fs.list(self._layout.segments):
             return False

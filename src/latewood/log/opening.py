@@ -3,7 +3,7 @@
 from latewood.log.creation import begin_first_segment, create_log, is_unborn, sync_names
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
-from latewood.log.pointer import mend_pointer
+from latewood.log.pointer import load_pointer, mend_pointer
 from latewood.log.recovery import check_no_unknown_successor, read_last_footer, recover
 from latewood.log.site import Site
 from latewood.log.wake import Wake
@@ -27,10 +27,17 @@ def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wak
         sync_names(site, manifest)
     previous = read_last_footer(fs, layout, manifest)
     recovered = recover(fs, layout, manifest, previous)
-    if recovered.footer:
-        check_no_unknown_successor(fs, layout, recovered.footer)
     writer = Writer(site, options, store, wake)
-    if previous:
-        writer.coordinator_watermark = mend_pointer(fs, layout, previous).coordinator_watermark
-    writer.start(manifest, recovered, background=background)
+    try:
+        if recovered.footer:
+            check_no_unknown_successor(fs, layout, recovered.footer)
+        if previous:
+            writer.coordinator_watermark = mend_pointer(fs, layout, previous).coordinator_watermark
+        elif pointer := load_pointer(fs, layout):  # Every sealed segment was retired, the one it names too.
+            writer.coordinator_watermark = pointer.coordinator_watermark
+        writer.start(manifest, recovered, background=background)
+    except BaseException:
+        recovered.file.close()
+        writer.durability.close()
+        raise
     return writer

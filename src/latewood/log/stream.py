@@ -120,10 +120,10 @@ class Stream:
 
     def _judge(self, segment: SegmentReader, state: int) -> None:
         """Raise if records were durable where there are none now; else it is a tail still being written."""
-        checkpoint = load_checkpoint(self._view.fs, self._view.layout)
-        later = checkpoint is not None and checkpoint.segment_id > segment.segment_id
-        durable = checkpoint is not None and checkpoint.segment_id == segment.segment_id
-        if state == END or later or (durable and checkpoint is not None and self._offset < checkpoint.write_offset):
+        checkpoint, active = load_checkpoint(self._view.fs, self._view.layout), self._view.manifest.active
+        marks = [(active.segment_id, active.write_offset)]  # Up to here, at the least, the log was durable.
+        marks += [(checkpoint.segment_id, checkpoint.write_offset)] if checkpoint else []
+        if state == END or (segment.segment_id, self._offset) < max(marks):
             # The writer may have gone on between our look at the record and our look at the checkpoint.
             records, _, again = segment.read(self._offset, self.sequence, 1, 1)
             if not records and again != SEALED:

@@ -13,6 +13,7 @@ from latewood.format.manifest import Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
 from latewood.kernel import verify
+from latewood.limits import U64_MAX
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout
 from latewood.segment import SegmentReader, read_footer
@@ -82,36 +83,28 @@ class View:
             reader.close()
 
     def find_timestamp(self, timestamp_ns: int) -> int:
-        """Return the sequence of the first record at or after a time, or that of the next to be appended.
-
-        The largest timestamp so far never falls from one footer to the next, so this halves the segments.
-        """
-        entries = self.manifest.entries
-        low, high = 0, len(entries)
-        while low < high:
-            middle = (low + high) // 2
-            reached = self._max_timestamp(entries[middle])
-            low, high = (middle + 1, high) if reached < timestamp_ns else (low, middle)
-        path, entry = (self._path(entries[low]), entries[low]) if low < len(entries) else self._active()
-        reader = self._open(path, entry)
-        try:
-            found = reader.find_timestamp(timestamp_ns)
-        finally:
-            reader.close()
-        return found[0] if found else self.end().sequence
+        """Return the sequence of the first record at or after a time, or that of the next to be appended."""
+        while True:
+            end = self.end().sequence  # Before the search: what is appended meanwhile comes after it.
+            try:
+                found = self._search_timestamp(min(max(timestamp_ns, 0), U64_MAX))
+            except NotFoundError:
+                if not self.refresh():
+                    raise
+            else:
+                return end if found is None else found
 
     def end(self) -> Position:
         """Return where the next record will go, by reading those since the last checkpoint."""
         while True:
-            reader = self._open(*self._active())
             try:
-                start, count = self._checkpointed(reader.segment_id)
-                more, offset, *_ = verify(reader.view, start, reader.limit)
-                end = Position(reader.segment_id, offset, reader.base_sequence + count + more)
-            finally:
-                reader.close()
-            if not self.refresh() or self.manifest.active.segment_id == end.segment_id:
-                return end
+                end = self._end_of_active()
+            except NotFoundError:
+                if not self.refresh():
+                    raise
+            else:
+                if not self.refresh() or self.manifest.active.segment_id == end.segment_id:
+                    return end
 
     def durable(self) -> int:
         """Return the sequence up to which all records are known to be durable."""
@@ -120,6 +113,38 @@ class View:
         if checkpoint and checkpoint.segment_id == self.manifest.active.segment_id:
             return max(known, checkpoint.durable_sequence)
         return known
+
+    def _search_timestamp(self, timestamp_ns: int) -> int | None:
+        """Return the sequence of the first record at or after a time, if there is one.
+
+        The largest timestamp so far never falls from one footer to the next, so this halves the segments.  The
+        first that has reached the time may owe that to a record that was retired since: then the search goes on.
+        """
+        entries = self.manifest.entries
+        low, high = 0, len(entries)
+        while low < high:
+            middle = (low + high) // 2
+            reached = self._max_timestamp(entries[middle])
+            low, high = (middle + 1, high) if reached < timestamp_ns else (low, middle)
+        for index in range(low, len(entries) + 1):
+            entry = entries[index] if index < len(entries) else None
+            reader = self._open(self._path(entry) if entry else self._active()[0], entry)
+            try:
+                found = reader.find_timestamp(timestamp_ns)
+            finally:
+                reader.close()
+            if found:
+                return found[0]
+        return None
+
+    def _end_of_active(self) -> Position:
+        reader = self._open(*self._active())
+        try:
+            start, count = self._checkpointed(reader.segment_id)
+            more, offset, *_ = verify(reader.view, start, reader.limit)
+            return Position(reader.segment_id, offset, reader.base_sequence + count + more)
+        finally:
+            reader.close()
 
     def _checkpointed(self, segment_id: int) -> tuple[int, int]:
         checkpoint = load_checkpoint(self.fs, self.layout)

@@ -34,8 +34,8 @@ class Wake:
 
     def wake(self) -> None:
         """Wake all sleepers."""
-        if self._mapping:
-            wake_all(self._mapping.view)
+        if mapping := self._mapping:
+            wake_all(mapping.view)
 
     def wait(self, ready: Callable[[], bool], timeout_s: float | None) -> bool:
         """Return True as soon as `ready()` is, or False when the time is up."""
@@ -51,20 +51,19 @@ class Wake:
                 return True
 
     def close(self) -> None:
-        """Let go of the words."""
-        if self._mapping:
-            self._mapping.close()
-            self._mapping = None
+        """Let go of the words; sleepers in other threads hold them until they wake."""
+        self._mapping = None
 
     def _sleep(self, ready: Callable[[], bool], left_ns: int) -> bool:
-        if self._mapping is None:
+        mapping = self._mapping
+        if mapping is None:
             time.sleep(min(_NAP_S, left_ns / NANOSECONDS))
             return ready()
         # Set the flag, then look once more: an append before the flag is seen here, one after it wakes us.
-        epoch = arm(self._mapping.view)
+        epoch = arm(mapping.view)
         if ready():
             return True
-        wait(self._mapping.view, epoch, left_ns)
+        wait(mapping.view, epoch, left_ns)
         return ready()
 
 

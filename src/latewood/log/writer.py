@@ -8,16 +8,16 @@ Order of writes on roll: docs/crash-safety.md, "roll".
 """
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from latewood.clock import SystemClock
-from latewood.errors import ClosedError, Forked, LatewoodError
+from latewood.errors import ClosedError, LatewoodError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File
-from latewood.limits import SEGMENT_ID_MAX
+from latewood.kernel import Door
+from latewood.limits import SEGMENT_ID_MAX, TIMESTAMP_NS_MAX, check_number
 from latewood.log import roll
 from latewood.log.batch import Batch
 from latewood.log.checkpoint import CheckpointFile
@@ -34,7 +34,6 @@ from latewood.log.wake import Wake
 from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare
 
 _RECORDS_UNBOUNDED = 1 << 62
-FastAppend = Callable[[bytes, int, int | None], int]
 
 
 class Writer:
@@ -48,7 +47,8 @@ class Writer:
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()
-        self._closed: Exception | None = None
+        self._closed: ClosedError | None = None
+        self._is_plain = False
         self._system_clock = isinstance(self._clock, SystemClock)
         self._unflushed_since_ns: int | None = None
         self._first_append_ns: int | None = None
@@ -56,7 +56,8 @@ class Writer:
         self.coordinator_watermark = 0
         self.manifest: Manifest
         self.segment: SegmentWriter
-        self.fast_append: FastAppend = self.append
+        self.door = Door(self._append_slowly)
+        """What `Log.append` is: it goes on from segment to segment."""
 
     def start(self, manifest: Manifest, recovered: Recovered, *, background: bool) -> None:
         """Go on where recovery left off; finish a roll that a crash interrupted."""
@@ -73,9 +74,22 @@ class Writer:
 
     # -- appending ------------------------------------------------------------------------------------
 
+    def try_append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
+        """Append one record if that takes no waiting; else return -1."""
+        return self.segment.appender.append(payload, ext_id, timestamp_ns) if self._is_plain else -1
+
+    def _append_slowly(self, payload: bytes, ext_id: int, timestamp_ns: int | None, durable: bool) -> int:  # noqa: FBT001 - the kernel calls it
+        if timestamp_ns is not None:
+            check_number(timestamp_ns, TIMESTAMP_NS_MAX, "timestamp_ns")
+        sequence = self.append(payload, ext_id, timestamp_ns)
+        if durable:
+            self.durability.flush_to(sequence + 1)
+        return sequence
+
     def append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
         """Append one record, making room for it as needed, and apply the flush policy."""
         with self._lock:
+            self._check_open()
             self._grow_older()
             if timestamp_ns is None and not self._system_clock:
                 timestamp_ns = self._clock.now_ns()
@@ -92,10 +106,10 @@ class Writer:
         """
         roll.check_payload(batch.largest(), self._options.file_bytes_max)
         with self._lock:
+            self._check_open()
             self._grow_older()
             if batch.timestamps_ns is None and not self._system_clock:
                 batch.timestamps_ns = self._clock.now_ns()
-            self._check_open()
             self.durability.begin_batch()
             try:
                 sequences = self._append_batch(batch)
@@ -111,6 +125,7 @@ class Writer:
         done = 0
         try:
             while done < batch.count:
+                self.segment.prefault()
                 packed = batch.pack(self.segment.appender, done)
                 done += packed
                 if not packed:
@@ -137,6 +152,7 @@ class Writer:
             case roll.Room.ROLL:
                 self._roll(self.segment.header.ext_id)
             case roll.Room.ALLOW:
+                self.segment.prefault()
                 durability.allow(payload_bytes)
                 self._poke()
             case roll.Room.RESERVE:
@@ -185,10 +201,14 @@ class Writer:
             finally:
                 self.durability.end_batch()
 
-    def retire(self, count: int) -> None:
-        """Drop the `count` oldest sealed segments: first from the manifest, then from the disk."""
+    def retire(self, segment_id: int) -> None:
+        """Drop the sealed segments up to this one, included: first from the manifest, then from the disk.
+
+        By id and not by number: another thread may have dropped some of them already.
+        """
         with self._lock:
             self._check_open()
+            count = self.manifest.entries.index_after_segment(segment_id)
             paths = [self._layout.absolute(self.manifest.entries[index].path) for index in range(count)]
             self._store_manifest(entries=self.manifest.entries.without_first(count))
             self.remove_files(paths)
@@ -214,9 +234,11 @@ class Writer:
                 )
                 self._wake.wake()
                 self._succeed(footer, size, next_ext_id)
-            except LatewoodError as error:
+            except BaseException as error:  # Also an interrupt: after half a seal no record may follow.
                 self.durability.poison(error)
-                self.durability.check()
+                if isinstance(error, LatewoodError):
+                    self.durability.check()
+                raise
 
     def _succeed(self, footer: SegmentFooter, size: int, ext_id: int) -> None:
         """Put a new segment in the place of the sealed one."""
@@ -253,17 +275,18 @@ class Writer:
         )
 
     def _begin_segment(self, header: SegmentHeader, path: str) -> File:
-        self._prepare()
-        file, self._prepared = self._prepared, None
-        assert file is not None
-        return begin_segment(self._fs, self._layout, file, header, path)
+        with self._prepare_lock:  # Until it has a name of its own: preparing another removes `next.q`.
+            file, self._prepared = self._prepared or self._new_file(), None
+            return begin_segment(self._fs, self._layout, file, header, path)
 
     def _prepare(self) -> None:
         """Have a file of zeros ready for the next segment."""
         with self._prepare_lock:
-            if self._prepared is None:
-                size = file_bytes(self._options.file_bytes_max, self._options.index_interval)
-                self._prepared = prepare(self._fs, self._layout.next_segment, size)
+            self._prepared = self._prepared or self._new_file()
+
+    def _new_file(self) -> File:
+        size = file_bytes(self._options.file_bytes_max, self._options.index_interval)
+        return prepare(self._fs, self._layout.next_segment, size)
 
     def _attach(self, segment: SegmentWriter, reserved_end: int, *, flush_failed: bool) -> None:
         self.segment = segment
@@ -275,8 +298,8 @@ class Writer:
             )
         options = self._options
         plain = self._system_clock and not options.flush_every_append and options.segment_age_max_ms is None
-        if plain and options.flush_bytes is None and options.flush_ms is None:
-            self.fast_append = segment.appender.append
+        self._is_plain = plain and options.flush_bytes is None and options.flush_ms is None
+        self.door.set(segment.appender if self._is_plain else None)
 
     def _store_manifest(
         self, entries: EntryTable, active: ActiveSegment | None = None, next_sequence: int | None = None
@@ -371,23 +394,28 @@ class Writer:
             next_sequence = self.segment.header.base_record_count + tail.record_count
             self._store_manifest(self.manifest.entries, active, next_sequence)
         if self._prepared:
-            self._prepared.close()
-            self._prepared = None
             self._fs.remove(self._layout.next_segment)
 
     def _release(self, reason: ClosedError) -> None:
         self._closed = reason
-        self.fast_append = self.append
+        if self._prepared:
+            self._prepared.close()
+            self._prepared = None
+        self.door.set(None)
+        self._is_plain = False
         self.segment.close()
         self.durability.close()
 
-    def abandon_after_fork(self) -> None:
-        """Refuse all further use in a forked child; the parent goes on."""
-        self._closed = Forked("this log was opened before fork; the child must open it again")
-        self._lock = threading.RLock()  # Another thread of the parent may have held the old one.
-        self.fast_append = self.append
+    def abandon_after_fork(self, reason: ClosedError) -> None:
+        """Refuse all further use in a forked child; the parent goes on.
+
+        Takes no lock, the appender's neither: another thread of the parent may have held it, and is not here.
+        """
+        self._closed = reason
+        self._lock = threading.RLock()
+        self.door.set(None)
+        self._is_plain = False
         self._housekeeper = None
-        self.segment.appender.close()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -107,7 +107,7 @@ class Queue(Log):
                 self._swept = True
             retire = self.retention_plan().retire
             if retire:
-                self._writer.retire(len(retire))
+                self._writer.retire(retire[-1])
             return retire
 
     def retention_plan(self) -> Plan:

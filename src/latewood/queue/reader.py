@@ -91,9 +91,7 @@ class Reader:
         Raises:
             DataLost, CorruptError: as `next`.
         """
-        if max_records < 1:
-            message = f"max_records must be 1 or more, not {max_records}"
-            raise UsageError(message)
+        _check_count(max_records)
         records = self._buffer[self._taken : self._taken + max_records]
         self._taken += len(records)
         if records or not self.wait(timeout):
@@ -108,6 +106,7 @@ class Reader:
         """
         from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
+        _check_count(max_records)
         self._move_to(self.sequence, keep=True)
         columns = self._opened().read_columns(max_records)
         return record_batch(self._opened().sequence - columns[0], columns)
@@ -243,6 +242,12 @@ class Reader:
         if sequence > end:
             reason = f"the reader stands at {sequence}, and the log ends at {end}: seek it, or restore the log"
             raise CorruptError(reason, self._path, 0)
+
+
+def _check_count(max_records: int) -> None:
+    if max_records < 1:
+        message = f"max_records must be 1 or more, not {max_records}"
+        raise UsageError(message)
 
 
 def _nanoseconds(timestamp: int | datetime) -> int:

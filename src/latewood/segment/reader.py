@@ -12,7 +12,7 @@ from latewood.errors import CorruptError
 from latewood.format import seal
 from latewood.format.entries import SegmentEntry
 from latewood.format.segment import HEADER_SIZE, SegmentFooter
-from latewood.fs import FileSystem
+from latewood.fs import FileSystem, Mapping
 from latewood.kernel import BAD, MORE, Record, columns, find_timestamp, index_records, scan, skip
 from latewood.segment.sealed import read_footer, read_header
 
@@ -35,12 +35,11 @@ class SegmentReader:
         try:
             self.header = read_header(self._file)
             self.footer = self._checked_footer(entry) if entry else None
-            size = self._file.size()
-            self._mapping = self._file.map(size, writable=False)
+            self._mapping = self._map()
         except BaseException:
             self._file.close()
             raise
-        self.limit = self.footer.index_offset + seal.HEAD_SIZE if self.footer else size
+        self.limit = self.footer.index_offset + seal.HEAD_SIZE if self.footer else len(self._mapping.view)
         self._marks: list[tuple[int, int]] = []
         self._index: memoryview | None = None
 
@@ -120,6 +119,12 @@ class SegmentReader:
             self._index = None
         self._mapping.close()
         self._file.close()
+
+    def _map(self) -> Mapping:
+        try:
+            return self._file.map(self._file.size(), writable=False)
+        except ValueError:  # The writer trimmed it between these two calls, which it does once.
+            return self._file.map(self._file.size(), writable=False)
 
     def _checked_footer(self, entry: SegmentEntry) -> SegmentFooter:
         footer = read_footer(self._file)

@@ -1,0 +1,82 @@
+//! The call that is made for every record: straight to the appender, and to Python only if that finds no room.
+//!
+//! It outlives the segments, so a caller may keep it: whoever opens a segment sets its appender here.
+
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::appender::Appender;
+use crate::memory::{GilCell, Region, Writable};
+use crate::scan::Place;
+
+/// Appends to whichever segment is open.
+#[pyclass(frozen, module = "latewood._native")]
+pub struct Door {
+    appender: GilCell<Option<Py<Appender>>>,
+    slow: Py<PyAny>,
+}
+
+#[pymethods]
+impl Door {
+    /// `slow(payload, ext_id, timestamp_ns, durable)` is called for what the appender cannot do.
+    #[new]
+    fn new(slow: Py<PyAny>) -> Self {
+        Self { appender: GilCell::new(None), slow }
+    }
+
+    /// Send appends to `appender`, or, without one, all of them to Python.
+    fn set(&self, py: Python<'_>, appender: Option<Py<Appender>>) {
+        let old = self.appender.with(py, |held| std::mem::replace(held, appender));
+        drop(old); // Outside the cell: letting go may run Python code.
+    }
+
+    /// Append one record and return its sequence.
+    #[pyo3(signature = (payload, *, ext_id=0, timestamp_ns=None, durable=false))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        ext_id: u64,
+        timestamp_ns: Option<u64>,
+        durable: bool,
+    ) -> PyResult<i64> {
+        if !durable {
+            let appender = self.appender.with(py, |held| held.as_ref().map(|appender| appender.clone_ref(py)));
+            if let Some(appender) = appender {
+                match appender.get().append(py, payload, ext_id, timestamp_ns) {
+                    Ok(sequence) if sequence >= 0 => return Ok(sequence),
+                    Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
+                    _ => {} // No room, or a number out of range: `slow` makes room, or says better what is wrong.
+                }
+            }
+        }
+        self.slow.call1(py, (payload, ext_id, timestamp_ns, durable))?.extract(py)
+    }
+}
+
+/// Have the pages of `buffer[start:stop]` ready to be written: cheaper at once than one fault for each.
+#[pyfunction]
+pub fn prefault(py: Python<'_>, buffer: &Bound<'_, PyAny>, start: Place, stop: Place) -> PyResult<()> {
+    let memory = Writable::new(buffer)?;
+    if start.0 > stop.0 || stop.0 > memory.region().len() {
+        return Err(PyValueError::new_err("the bytes are outside the buffer"));
+    }
+    py.detach(|| memory.prefault(start.0, stop.0 - start.0));
+    Ok(())
+}
+
+/// The length of the largest of some bytes-likes.
+#[pyfunction]
+pub fn largest(payloads: &Bound<'_, PyAny>) -> PyResult<usize> {
+    let mut longest = 0;
+    for payload in payloads.try_iter()? {
+        let payload = payload?;
+        let length = match payload.cast_exact::<PyBytes>() {
+            Ok(bytes) => bytes.as_bytes().len(),
+            Err(_) => Region::readable(&payload)?.len(),
+        };
+        longest = longest.max(length);
+    }
+    Ok(longest)
+}

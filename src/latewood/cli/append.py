@@ -1,0 +1,58 @@
+"""`latewood append DIR`: append what comes on standard input."""
+
+from pathlib import Path
+
+import click
+
+from latewood.cli.appending import Appending
+from latewood.cli.arguments import DURATION, SIZE, directory, segment_options
+from latewood.cli.errors import ExitCode, say
+from latewood.cli.interruption import Interruption
+from latewood.cli.opening import is_log, open_to_append
+from latewood.limits import U64_MAX
+
+
+@click.command()
+@directory
+@click.option("--json", "is_json", is_flag=True, help="Read JSON: payload or payload_base64, ext_id, timestamp_ns.")
+@click.option("--ext-id", type=click.IntRange(0, U64_MAX), default=0, help="The ext_id of lines.")
+@click.option("--durable", is_flag=True, help="Make what was read durable before reading on.")
+@click.option("--ack", is_flag=True, help="Print the sequence of each record once it is durable.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not say at the end how many there were.")
+@segment_options
+@click.option("--segment-records", type=click.IntRange(min=1), help="Roll before a segment holds more records.")
+@click.option("--segment-age", type=DURATION, help="Roll a segment that is this old.")
+@click.option("--flush-bytes", type=SIZE, help="Flush after so many bytes, however soon that is.")
+def append(
+    directory: Path, *, is_json: bool, ext_id: int, durable: bool, ack: bool, quiet: bool, **options: int | None
+) -> int:
+    """Append each line of standard input to the log in DIR, which is made if it is not there.
+
+    A record is a line without its newline; with --json, one JSON object on each line.  Readers see it at once.  It is
+    acknowledged only when it is durable, which is at most 50 ms after it was read.
+    """
+    is_new = not is_log(directory)
+    interruption = Interruption()
+    with interruption.held_back(), open_to_append(directory, **_in_words_of_the_library(options)) as log:
+        if is_new:
+            say(f"made a log at {directory}")
+        appending = Appending(log, interruption, is_json=is_json, ext_id=ext_id, ack=ack)
+        try:
+            appending.run(durable=durable)
+        except BrokenPipeError:
+            say("nobody reads the acknowledgements any more, so the rest of the input was not read")
+            return ExitCode.FAILED
+        finally:
+            if not quiet:
+                say(appending.summary())
+    return ExitCode.OK
+
+
+def _in_words_of_the_library(options: dict[str, int | None]) -> dict[str, int | None]:
+    return {
+        "segment_bytes_max": options["segment_bytes"],
+        "index_interval": options["index_interval"],
+        "segment_records_max": options["segment_records"],
+        "segment_age_max_ms": options["segment_age"],
+        "flush_bytes": options["flush_bytes"],
+    }

@@ -1,0 +1,45 @@
+"""`latewood cat DIR`: print records, from the oldest on."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from latewood.cli.arguments import SEQUENCE, TIME, directory
+from latewood.cli.errors import ExitCode
+from latewood.cli.opening import open_to_read
+from latewood.cli.output import Format
+from latewood.cli.records import chosen_format, print_records, record_format
+from latewood.kernel import Record
+from latewood.limits import READ_RECORDS_MAX
+from latewood.queue import Queue
+
+
+@click.command()
+@directory
+@click.option("--start", type=SEQUENCE, help="The first sequence to print.  [default: the oldest]")
+@click.option("--stop", type=SEQUENCE, help="The sequence to stop before.  [default: the end]")
+@click.option("--since", type=TIME, help="Begin at this time: 2026-01-31T12:00Z, or 2h for two hours ago.")
+@record_format
+def cat(
+    directory: Path, start: int | None, stop: int | None, since: int | None, format_name: Format | None, *, raw: bool
+) -> int:
+    """Print the records of the log in DIR, as far as it is written.
+
+    Works beside a writer.  Payloads that are not UTF-8 are printed as base64.
+    """
+    if start is not None and since is not None:
+        message = "--start and --since exclude each other"
+        raise click.UsageError(message, click.get_current_context())
+    chosen = chosen_format(format_name, raw=raw)
+    with open_to_read(directory) as log:
+        first = start if since is None else log.find_timestamp(since)
+        print_records(_batches(log, first, stop), chosen)
+    return ExitCode.OK
+
+
+def _batches(log: Queue, start: int | None, stop: int | None) -> Iterator[list[Record]]:
+    records = log.scan(start, stop)
+    while batch := list(islice(records, READ_RECORDS_MAX)):
+        yield batch

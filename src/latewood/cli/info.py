@@ -1,0 +1,35 @@
+"""`latewood info DIR`: a log in figures."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from latewood.cli.arguments import directory
+from latewood.cli.errors import ExitCode
+from latewood.cli.opening import open_to_read
+from latewood.cli.output import Output, output_format
+from latewood.log.inheritance import inherited_options
+from latewood.log.layout import Layout
+from latewood.queue import Queue
+from latewood.queue.listing import list_readers
+
+
+@click.command()
+@directory
+@output_format
+def info(directory: Path, output: Output) -> int:
+    """Show the log in DIR in figures: records, segments, bytes, readers."""
+    with open_to_read(directory) as log:
+        output.show(_figures(log))
+    return ExitCode.OK
+
+
+def _figures(log: Queue) -> dict[str, object]:
+    stats = log.stats()
+    fields: dict[str, object] = {"path": stats.path, "record_count": stats.record_count} | asdict(stats)
+    fields["first_timestamp_ns"] = log.read(stats.first_sequence).timestamp_ns if stats.record_count else None
+    fields["last_timestamp_ns"] = log.read(stats.next_sequence - 1).timestamp_ns if stats.record_count else None
+    fields |= inherited_options(log.file_system, Layout(log.path))
+    fields["readers"] = [reader.name for reader in list_readers(log)]
+    return fields

@@ -1,0 +1,167 @@
+"""The `latewood` command: finds the module of a subcommand when it is called, and turns every error into one line."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+
+from latewood.cli.errors import ExitCode, exit_code_of, explain, explain_usage, say
+from latewood.errors import LatewoodError
+
+COMMANDS: Final = {
+    "init": "Make an empty log.",
+    "append": "Append lines, or JSON records, from standard input.",
+    "cat": "Print records, from the oldest on.",
+    "tail": "Print the last records, and with -f those that come.",
+    "info": "Show a log in figures.",
+    "segments": "List the segments of a log.",
+    "inspect": "Show what one segment file says about itself.",
+    "readers": "List, move and remove named readers.",
+    "cleanup": "Delete the segments that nobody needs.",
+    "seal": "Seal the open segment and begin the next.",
+    "verify": "Check that a log is sound.",
+    "rebuild": "Make a lost or corrupt manifest again from the segments.",
+    "doctor": "Say what is installed, and what the disk is like.",
+    "bench": "Measure how fast a log is on this machine.",
+}
+"""Every command and its first line of help, so that `latewood --help` imports none of them."""
+
+
+class Program(click.Group):
+    """The commands, each in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names, in the order in which a user meets them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(f"latewood.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or suggest the one that was meant."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            close = " or ".join(f"`{one}`" for one in get_close_matches(name, COMMANDS, 2))
+            message = f"there is no command {name!r}" + (f"; did you mean {close}?" if close else "")
+            raise click.UsageError(message, ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands for `--help`."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; Ctrl-C ends it quietly."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            return ExitCode.INTERRUPTED
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run the program to its end."""
+        extra["standalone_mode"] = False
+        with _warnings_as_lines():
+            code = _run(lambda: super(Program, self).main(*args, **extra))
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _forget_stdout()
+        sys.exit(code)
+
+
+def _run(program: Callable[[], Any]) -> int:
+    """Return the exit code, after telling what went wrong."""
+    try:
+        code = int(program() or 0)
+    except click.Abort:
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        say(explain_usage(error))
+        return error.exit_code
+    except LatewoodError as error:
+        say(explain(error))
+        return exit_code_of(error)
+    except BrokenPipeError:  # Whoever read our output has seen enough.
+        return ExitCode.OK
+    except OSError as error:
+        say(f"{error.filename or 'standard input or output'}: {error.strerror or error}")
+        return ExitCode.FAILED
+    except Exception as error:  # noqa: BLE001 - the process's top
+        if os.environ.get("LATEWOOD_DEBUG"):
+            raise
+        say(f"unexpected {type(error).__name__}: {error}; this is a bug: LATEWOOD_DEBUG=1 shows where it is")
+        return ExitCode.FAILED
+    return code
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter flush what is left of stdout to nowhere: whoever read it has gone."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def _warnings_as_lines() -> Iterator[None]:
+    """Print the library's warnings as our own lines, each of them once."""
+    handler = _Lines(logging.WARNING)
+    logger = logging.getLogger("latewood")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+class _Lines(logging.Handler):
+    """Says each warning once."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it, unless it has been said."""
+        message = record.getMessage()
+        if message not in self._said:
+            self._said.add(message)
+            say(f"warning: {message}")
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's signature
+    if wanted:
+        from latewood.cli.version import package_version  # noqa: PLC0415 - only --version pays for it
+
+        click.echo(f"latewood {package_version()}")
+        context.exit()
+
+
+@click.group(name="latewood", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
+def program() -> None:
+    """Look at, fill and mend durable logs.
+
+    Exit codes: 0 fine, 1 failed, 2 usage, 3 not found, 4 corruption found, 5 locked, 130 interrupted.
+    """
+
+
+def main() -> NoReturn:
+    """Run the `latewood` command."""
+    program.main(prog_name="latewood")

@@ -1,0 +1,122 @@
+"""`latewood readers`: list, move and remove named readers.  Works beside a writer."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from latewood.cli.arguments import SEQUENCE, TIME, directory
+from latewood.cli.confirmation import ask, confirmed
+from latewood.cli.errors import ExitCode, say
+from latewood.cli.opening import open_to_read
+from latewood.cli.output import Output, output_format
+from latewood.errors import NotFoundError
+from latewood.queue import Queue
+from latewood.queue.listing import ReaderStatus, list_readers
+
+_LAG_COLUMNS = ("name", "lag", "behind_ms")
+
+
+@click.group()
+def readers() -> None:
+    """List, move and remove named readers."""
+
+
+@readers.command()
+@directory
+@output_format
+def ls(directory: Path, output: Output) -> int:
+    """List the readers of the log in DIR.  Exits 4 if the file of one is damaged."""
+    with open_to_read(directory) as log:
+        found = list_readers(log)
+    output.rows(ReaderStatus._fields, found)
+    return _judge(found)
+
+
+@readers.command()
+@directory
+@click.argument("name", required=False)
+@click.option("--max", "lag_max", type=SEQUENCE, help="Exit 1 if a reader lags by more records than this.")
+@output_format
+def lag(directory: Path, name: str | None, lag_max: int | None, output: Output) -> int:
+    """Say how many records the readers of the log in DIR, or the one called NAME, have still to commit."""
+    with open_to_read(directory) as log:
+        found = list_readers(log) if name is None else [_find(log, name)]
+    output.rows(_LAG_COLUMNS, [(one.name, one.lag, one.behind_ms) for one in found])
+    if lag_max is not None and any(one.lag is not None and one.lag > lag_max for one in found):
+        return ExitCode.FAILED
+    return _judge(found)
+
+
+@readers.command()
+@directory
+@click.argument("name")
+@click.option("--sequence", type=SEQUENCE, help="To this record.")
+@click.option("--time", "time_ns", type=TIME, help="To the first record at or after this time, or 2h ago.")
+@click.option("--earliest", "end", flag_value="earliest", help="To the oldest record.")
+@click.option("--latest", "end", flag_value="latest", help="Behind the newest record.")
+@click.option("--create", is_flag=True, help="Make the reader if there is none of that name.")
+@output_format
+def seek(
+    directory: Path,
+    name: str,
+    sequence: int | None,
+    time_ns: int | None,
+    end: str | None,
+    output: Output,
+    *,
+    create: bool,
+) -> int:
+    """Move the reader called NAME of the log in DIR.  Durable when it returns.
+
+    A reader whose file is damaged is mended by this.
+    """
+    if sum(choice is not None for choice in (sequence, time_ns, end)) != 1:
+        message = "give one of --sequence, --time, --earliest and --latest"
+        raise click.UsageError(message, click.get_current_context())
+    with open_to_read(directory) as log:
+        before = None if create and name not in _names(log) else _find(log, name).sequence
+        start = log.find_timestamp(time_ns) if time_ns is not None else sequence if end is None else end
+        with log.reader(name, start) as reader:
+            output.show({"name": name, "sequence_before": before, "sequence": reader.sequence, "lag": reader.lag()})
+    return ExitCode.OK
+
+
+@readers.command()
+@directory
+@click.argument("name")
+@confirmed
+def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
+    """Forget the reader called NAME of the log in DIR, so that it holds no segment back any more."""
+    with open_to_read(directory) as log:
+        found = _find(log, name)
+        place = f"stands at {found.sequence}, {found.lag:,} from the end" if found.sequence is not None else "is damaged"
+        if dry_run:
+            say(f"would remove reader {name!r}, which {place}")
+        elif ask(f"Remove reader {name!r}, which {place}?", yes=yes):
+            log.remove_reader(name)
+            say(f"removed reader {name!r}, which {place.replace('stands', 'stood').replace('is', 'was')}")
+        else:
+            say("nothing was removed")
+            return ExitCode.FAILED
+    return ExitCode.OK
+
+
+def _names(log: Queue) -> list[str]:
+    return [one.name for one in list_readers(log)]
+
+
+def _find(log: Queue, name: str) -> ReaderStatus:
+    for one in list_readers(log):
+        if one.name == name:
+            return one
+    message = f"there is no reader {name!r} at {log.path}; it has {', '.join(_names(log)) or 'none'}"
+    raise NotFoundError(message)
+
+
+def _judge(found: list[ReaderStatus]) -> ExitCode:
+    """Tell of damaged readers, which stop all deletion."""
+    damaged = [one for one in found if one.problem]
+    for one in damaged:
+        say(f"reader {one.name!r} is damaged: {one.problem}; `latewood readers seek` or `rm` mends it")
+    return ExitCode.CORRUPT if damaged else ExitCode.OK

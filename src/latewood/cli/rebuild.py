@@ -1,0 +1,62 @@
+"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments."""
+
+from pathlib import Path
+
+import click
+
+from latewood.cli.arguments import directory
+from latewood.cli.confirmation import ask, confirmed
+from latewood.cli.errors import ExitCode, say
+from latewood.cli.output import Output, output_format
+from latewood.cli.progress import progress
+from latewood.fs import PosixFS
+from latewood.log import rebuild as library
+from latewood.log.layout import Layout
+
+
+@click.command()
+@directory
+@confirmed
+@click.option("--accept-loss", is_flag=True, help="Go ahead though records are missing or a segment is damaged.")
+@output_format
+def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept_loss: bool) -> int:
+    """Read the segments of the log in DIR and write a manifest of those that are sound.
+
+    Segments are never touched.  With problems, such as a missing segment, nothing is written unless --accept-loss is
+    given; readers then meet the gap.  The log must not be open to write.  Exits 4 if problems keep it from writing.
+    """
+    look_first = not dry_run and not yes
+    found = _rebuild(directory, dry_run=dry_run or look_first, accept_loss=accept_loss)
+    if look_first and (accept_loss or not found.problems):
+        if not ask(_question(found), yes=yes):
+            say("nothing was written")
+            return ExitCode.FAILED
+        found = _rebuild(directory, dry_run=False, accept_loss=accept_loss)
+    summary = {name: value for name, value in found._asdict().items() if name != "problems"}
+    output.report(summary, "problems", library.Problem._fields, found.problems)
+    return _judge(found)
+
+
+def _rebuild(directory: Path, *, dry_run: bool, accept_loss: bool) -> library.RebuildReport:
+    with progress("rebuild") as report:
+        return library.rebuild(
+            PosixFS(), Layout(directory), dry_run=dry_run, accept_loss=accept_loss, progress=report
+        )
+
+
+def _question(found: library.RebuildReport) -> str:
+    loss = f", without what {len(found.problems):,} problems cost," if found.problems else ""
+    return f"Replace the manifest by one of {found.segments_used:,} segments{loss} from sequence {found.first_sequence}?"
+
+
+def _judge(found: library.RebuildReport) -> ExitCode:
+    if found.written:
+        say(f"wrote a manifest of {found.segments_used:,} segments; check it with `latewood verify --deep`")
+        return ExitCode.OK
+    for problem in found.problems:
+        say(f"{problem.path}: {problem.problem}")
+    if found.problems:
+        say("nothing was written; restore what is missing, or go on without it with --accept-loss")
+        return ExitCode.CORRUPT
+    say("nothing was written")
+    return ExitCode.OK

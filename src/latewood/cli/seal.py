@@ -1,0 +1,28 @@
+"""`latewood seal DIR`: seal the open segment and begin the next."""
+
+from pathlib import Path
+
+import click
+
+from latewood.cli.arguments import directory
+from latewood.cli.errors import ExitCode, say
+from latewood.cli.opening import open_to_append, open_to_read
+from latewood.cli.output import Output, output_format
+
+
+@click.command()
+@directory
+@output_format
+def seal(directory: Path, output: Output) -> int:
+    """Seal the open segment of the log in DIR and begin the next.
+
+    A sealed segment never changes again: it can be copied, and once nobody needs it, deleted.  Nothing happens if
+    there are no records in it.
+    """
+    open_to_read(directory).close()  # There must be a log: sealing does not make one.
+    with open_to_append(directory) as log:
+        sealed = log.seal()
+    if sealed is None:
+        say("the open segment has no records: nothing to seal")
+    output.show({"segment_id": sealed})
+    return ExitCode.OK

@@ -1,0 +1,51 @@
+"""The call that is made for every record: straight to the appender, and on only if that finds no room.
+
+It outlives the segments, so a caller may keep it: whoever opens a segment sets its appender here.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from latewood.kernel.pure_appender import Appender
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+Slow = Callable[[Any, int, int | None, bool], int]
+
+
+class Door:
+    """Appends to whichever segment is open."""
+
+    def __init__(self, slow: Slow) -> None:
+        """`slow(payload, ext_id, timestamp_ns, durable)` is called for what the appender cannot do."""
+        self._appender: Appender | None = None
+        self._slow = slow
+
+    def set(self, appender: Appender | None) -> None:
+        """Send appends to `appender`, or, without one, all of them to `slow`."""
+        self._appender = appender
+
+    def append(
+        self, payload: "ReadableBuffer", *, ext_id: int = 0, timestamp_ns: int | None = None, durable: bool = False
+    ) -> int:
+        """Append one record and return its sequence."""
+        appender = self._appender
+        if appender is not None and not durable:
+            with suppress(OverflowError):  # `slow` says better what is wrong.
+                sequence = appender.append(payload, ext_id, timestamp_ns)
+                if sequence >= 0:
+                    return sequence
+        return self._slow(payload, ext_id, timestamp_ns, durable)
+
+
+def prefault(buffer: "WriteableBuffer", start: int, stop: int) -> None:
+    """Have memory ready to be written; without system calls there is only the check of the bounds."""
+    if not 0 <= start <= stop <= memoryview(buffer).nbytes:
+        raise ValueError("the bytes are outside the buffer")
+
+
+def largest(payloads: "Iterable[ReadableBuffer]") -> int:
+    """Return the length of the largest of some bytes-likes."""
+    return max([len(one) if type(one) is bytes else memoryview(one).nbytes for one in payloads], default=0)

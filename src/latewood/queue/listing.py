@@ -1,0 +1,52 @@
+"""Every named reader of a queue, also those whose files are damaged."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from latewood.errors import CorruptError, DataLost, NotFoundError, UnsupportedVersion
+from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
+from latewood.queue.queue import Queue
+
+_MS = 1_000_000
+
+
+class ReaderStatus(NamedTuple):
+    """A named reader, seen from outside; all but name and problem are None if its file is damaged."""
+
+    name: str
+    sequence: int | None
+    """The next record it wants."""
+    lag: int | None
+    """Records written that it has not committed."""
+    behind_ms: int | None
+    """How long the next record has been waiting for it; None if there is none, or it was retired."""
+    committed_at_ns: int | None
+    problem: str | None
+
+
+def list_readers(queue: Queue) -> list[ReaderStatus]:
+    """Return all named readers of a queue, in the order of their names."""
+    directory = queue.path / "readers"
+    return [_status(queue, name, directory) for name in cursor_names(queue.file_system, directory)]
+
+
+def _status(queue: Queue, name: str, directory: Path) -> ReaderStatus:
+    try:
+        cursor = load_cursor(queue.file_system, cursor_path(directory, name))
+    except (CorruptError, UnsupportedVersion) as error:
+        return ReaderStatus(name, None, None, None, None, str(error))
+    if cursor is None:  # Removed since we looked.
+        return ReaderStatus(name, None, None, None, None, "it was removed meanwhile")
+    sequence = cursor.sequence
+    if sequence is None:  # A position of an older program: the start of its segment is near enough.
+        sequence = queue.view().sequence_at(cursor.segment_id, 0) or 0
+    lag = max(0, queue.next_sequence - sequence)
+    return ReaderStatus(name, sequence, lag, _behind_ms(queue, sequence), cursor.committed_at, None)
+
+
+def _behind_ms(queue: Queue, sequence: int) -> int | None:
+    try:
+        appended_ns = queue.read(sequence).timestamp_ns
+    except (NotFoundError, DataLost):
+        return None
+    return max(0, queue.clock.now_ns() - appended_ns) // _MS

@@ -1,0 +1,111 @@
+"""What every disk that comes up after a power cut must give: nothing lost, nothing made up, and writable."""
+
+from typing import Final
+
+from latewood import LatewoodError, LogOptions, NotFoundError, Queue, Record
+from latewood.testing import CrashFS, FakeClock
+from tests.crash.story import ROOT, SMALL, Bounds, Promise, Story
+
+_NEW_RECORDS: Final = 3
+"""Appended to each survivor: enough to fill a tiny segment, and to run into whatever was left behind the end."""
+
+
+class Violation(AssertionError):
+    """A survivor broke a promise."""
+
+
+def require(truth: bool, *reasons: object) -> None:  # noqa: FBT001 - an assertion, not a mode
+    if not truth:
+        raise Violation(*reasons)
+
+
+def look(fs: CrashFS) -> list[Record] | None:
+    """What a reader sees that comes before any writer; None if there is no log yet."""
+    try:
+        with Queue.open(ROOT, mode="r", fs=fs, clock=FakeClock()) as log:
+            found = list(log.scan())
+            end = log.next_sequence
+    except NotFoundError:
+        return None
+    require(end == (found[-1].sequence + 1 if found else log_start(fs)), "mode r: next_sequence", end, len(found))
+    return found
+
+
+def log_start(fs: CrashFS) -> int:
+    with Queue.open(ROOT, mode="r", fs=fs, clock=FakeClock()) as log:
+        return log.first_sequence
+
+
+def open_again(fs: CrashFS, options: LogOptions = SMALL) -> Queue:
+    return Queue.open(ROOT, options, fs=fs, clock=FakeClock(), background=False)
+
+
+def check(survivor: CrashFS, options: LogOptions = SMALL) -> None:
+    """Raise a Violation, or whatever the log raises, unless the survivor keeps the promise in its note."""
+    promise = survivor.note
+    assert isinstance(promise, Promise)
+    before = look(survivor)
+    require(before is not None or promise.lost, "the log is gone for those who read")
+    log = open_again(survivor, options)
+    found = list(log.scan())
+    require(before is None or before == found, "a reader saw something else than the writer", before, found)
+    end = check_records(log, promise)
+    check_sidecars(log, promise, end)
+    check_goes_on(survivor, log, promise, options)
+
+
+def check_records(log: Queue, promise: Promise) -> int:
+    """Check the records against the promise; return where they end."""
+    first, end = log.first_sequence, log.next_sequence
+    require(first in promise.first, "first sequence", first, promise.first)
+    require(end in promise.end, "end of the log", end, promise.end)
+    require(list(log.scan()) == promise.records(first, end), "records differ")
+    require(log.durable_sequence == end, "what was recovered is durable", log.durable_sequence, end)
+    return end
+
+
+def check_sidecars(log: Queue, promise: Promise, end: int) -> None:
+    """Check readers, cohort and watermark."""
+    writer = log._writer
+    require(writer.segment.header.ext_id in promise.cohorts, "cohort", writer.segment.header.ext_id, promise.cohorts)
+    require(log.coordinator_watermark in promise.watermark, "watermark", log.coordinator_watermark, promise.watermark)
+    found = {info.name: info.sequence for info in log.readers()}
+    for name, bounds in promise.readers:
+        require(name in found or bounds.low < 0, "reader lost", name)
+        if name in found:
+            require(found[name] in bounds, "reader", name, found[name], bounds)
+            require(found[name] <= end, "reader ahead of the log", name, found[name], end)
+            check_reader(log, promise, name, found[name])
+    require(set(found) <= {name for name, _ in promise.readers}, "a reader that nobody made", found)
+
+
+def check_reader(log: Queue, promise: Promise, name: str, sequence: int) -> None:
+    with log.reader(name) as reader:
+        expected = promise.records(sequence, log.next_sequence)
+        require(list(reader) == expected, "a reader sees something else", name, sequence)
+
+
+def check_goes_on(fs: CrashFS, log: Queue, promise: Promise, options: LogOptions) -> None:
+    """Append to the survivor, flush, cut the power again: the old records, the new ones, and no ghost behind them."""
+    first, end = log.first_sequence, log.next_sequence
+    promise = promise.but(lives=(*promise.lives, end))
+    for one in promise.records(end, end + _NEW_RECORDS):
+        log.append(one.payload, ext_id=one.ext_id, timestamp_ns=one.timestamp_ns)
+    log.flush()
+    again = open_again(fs.after_power_cut(), options)
+    found = list(again.scan())
+    require(again.first_sequence == first, "first sequence after another cut")
+    require(found == promise.records(first, end + _NEW_RECORDS), "records after another cut", end, found[end - first :])
+    again.close()
+
+
+def violation(survivor: CrashFS, options: LogOptions = SMALL) -> Exception | None:
+    """What is wrong with a survivor, if anything is: a broken promise, a refusal, or a traceback."""
+    try:
+        check(survivor, options)
+    except (Violation, LatewoodError, ValueError, IndexError, KeyError, BufferError) as error:
+        return error
+    return None
+
+
+__all__ = ["Bounds", "Story", "Violation", "check", "look", "open_again", "require", "violation"]

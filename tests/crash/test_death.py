@@ -1,0 +1,131 @@
+"""Programs die, and operations fail, before any operation; later the power fails too.
+
+What a dead program had written is still in memory, not on the disk.  Whoever opens the log next must not take it for
+durable: it makes it so, or a power cut later takes away what was acknowledged meanwhile.
+"""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from latewood import DiskFull, LatewoodError, StorageError
+from tests.crash.mortal import Killed, MortalFS
+from tests.crash.scenes import SCENES, Scene, bounds_of
+from tests.crash.story import Bounds, Promise, Story
+from tests.crash.survivor import Violation, check, check_records, check_sidecars, require
+
+CUTS = 8
+CUTS_CAMPAIGN = 500
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Recovery says what it cuts; thousands of times here."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def begin(scene: Scene, fs: MortalFS) -> Story | None:
+    """Do what comes before the scene; return the story, unless the scene begins without one."""
+    fs.note = Promise(lost=True)
+    if scene.before is None:
+        return None
+    story = Story(fs, scene.options)
+    scene.before(story)
+    fs.operations = 0
+    return story
+
+
+def play(scene: Scene, fs: MortalFS, story: Story | None) -> Story:
+    story = story or Story(fs, scene.options)
+    scene.act(story)
+    return story
+
+
+def operations_of(scene: Scene) -> int:
+    fs = MortalFS()
+    play(scene, fs, begin(scene, fs))
+    return fs.operations
+
+
+def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
+    """Open the log again, check it, go on with it, and cut the power now and then."""
+    story = Story(fs, scene.options, promise)
+    end = check_records(story.log, promise)
+    check_sidecars(story.log, promise, end)
+    story.begin_life()
+    check_cuts(fs, scene, limit)
+    story.append(2, durable=True)
+    check_cuts(fs, scene, limit)
+    for name, _ in promise.readers:
+        if name in {info.name for info in story.log.readers()}:
+            story.adopt_reader(name)
+            story.commit(name, 1)
+    story.roll()
+    story.append(1, durable=True)
+    check_cuts(fs, scene, limit)
+
+
+def check_cuts(fs: MortalFS, scene: Scene, limit: int) -> None:
+    for survivor in fs.survivors(limit):
+        check(survivor, scene.options)
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
+def test_a_program_may_die_before_any_operation(scene: Scene, campaign: bool) -> None:  # noqa: FBT001
+    with bounds_of(scene):
+        for number in range(1, operations_of(scene) + 1):
+            fs = MortalFS()
+            story = begin(scene, fs)
+            fs.dies_at = number
+            with pytest.raises(Killed):
+                story = play(scene, fs, story)
+            fs.bury()
+            promise = fs.note
+            assert isinstance(promise, Promise)
+            if story:  # Not only what is durable: what was appended survives the program.
+                promise = promise.but(end=Bounds(story.written, promise.end.high))
+            try:
+                goes_on(fs, scene, promise, CUTS_CAMPAIGN if campaign else CUTS)
+            except Exception as error:
+                error.add_note(f"killed before operation {number}, owing {promise}")
+                raise
+
+
+@pytest.mark.parametrize("reopens", [True, False], ids=["reopening", "going on"])
+@pytest.mark.parametrize("failure", [StorageError("EIO"), DiskFull("ENOSPC")], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
+def test_any_operation_may_fail(scene: Scene, failure: LatewoodError, reopens: bool, campaign: bool) -> None:  # noqa: FBT001
+    with bounds_of(scene):
+        for number in range(1, operations_of(scene) + 1):
+            fs = MortalFS()
+            story = begin(scene, fs)
+            fs.fails_at, fs.failure = number, failure
+            try:
+                play(scene, fs, story)
+            except LatewoodError as error:
+                require(not isinstance(error, Violation), error)
+            if not reopens and story is not None:
+                keep_going(story)
+            fs.bury()
+            promise = fs.note
+            assert isinstance(promise, Promise)
+            try:
+                goes_on(fs, scene, promise, CUTS_CAMPAIGN if campaign else CUTS)
+            except Exception as error:
+                error.add_note(f"operation {number}, {fs.failed}, failed, owing {promise}")
+                raise
+
+
+def keep_going(story: Story) -> None:
+    """Go on with the same log as if nothing had happened; it may refuse, but what it acknowledges counts."""
+    try:
+        story.begin_life()
+        story.append(2, durable=True)
+        story.roll()
+        story.append(1, durable=True)
+        story.close()
+    except LatewoodError:
+        pass

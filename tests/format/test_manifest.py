@@ -1,0 +1,119 @@
+"""The manifest as a whole."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from latewood.errors import CorruptError, LatewoodError, ManifestCorrupted, UnsupportedVersion
+from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.format.manifest import (
+    ACTIVE_SIZE,
+    HEADER_SIZE,
+    ActiveSegment,
+    Manifest,
+    decode,
+    encode,
+    encode_front,
+)
+from tests.format.codecs import u32, u64
+
+SLOT = Path("events/manifest.2")
+VERSION_BITS = range(32, 64)
+
+paths = st.text(max_size=40)
+actives = st.builds(ActiveSegment, u32, u64, u64, paths)
+
+
+def manifest(entries: int = 2) -> Manifest:
+    table = EntryTable.empty(SLOT)
+    for number in range(entries):
+        path = f"segments/2026/03/02/{number:09}.q"
+        table = table.append(SegmentEntry(number * 10, number * 10 + 9, 4096, path))
+    active = ActiveSegment(entries, 128, 1, f"segments/2026/03/02/{entries:09}.q")
+    return Manifest(entries + 1, entries * 10 + 1, active, table)
+
+
+def listed(manifest: Manifest) -> list[SegmentEntry]:
+    return [manifest.entries[index] for index in range(len(manifest.entries))]
+
+
+@given(u64, u64, actives, st.integers(0, 20))
+def test_a_manifest_survives_the_round_trip(
+    generation: int, next_sequence: int, active: ActiveSegment, count: int
+) -> None:
+    before = Manifest(generation, next_sequence, active, manifest(count).entries)
+    after = decode(encode(before), SLOT)
+    assert after[:3] == before[:3]
+    assert listed(after) == listed(before)
+
+
+def test_the_bytes_of_a_manifest_are_those_of_version_1() -> None:
+    golden = (
+        "514d4654 01000000 0b00000000000000 01000000 22bf1636 0200000000000000"
+        "01000000 8000000000000000 0100000000000000 1f00"
+        + b"segments/2026/03/02/000000001.q".hex()
+        + "0000000000000000 0900000000000000 0010000000000000 1f00"
+        + b"segments/2026/03/02/000000000.q".hex()
+    )
+    assert encode(manifest(1)) == bytes.fromhex(golden)
+
+
+def test_a_torn_manifest_is_corrupt_at_each_length() -> None:
+    raw = encode(manifest())
+    for length in range(len(raw)):
+        with pytest.raises(ManifestCorrupted) as caught:
+            decode(raw[:length], SLOT)
+        assert caught.value.path == SLOT
+        assert "latewood rebuild" in str(caught.value)
+
+
+def test_a_manifest_with_more_behind_it_is_corrupt() -> None:
+    with pytest.raises(ManifestCorrupted):
+        decode(encode(manifest()) + b"\0", SLOT)
+
+
+def test_every_flip_of_one_bit_is_detected() -> None:
+    raw = encode(manifest())
+    for bit in range(8 * len(raw)):
+        flipped = bytearray(raw)
+        flipped[bit // 8] ^= 1 << bit % 8
+        expected = (UnsupportedVersion, ManifestCorrupted) if bit in VERSION_BITS else ManifestCorrupted
+        with pytest.raises(expected):
+            decode(bytes(flipped), SLOT)
+
+
+@pytest.mark.parametrize("version", [2, 2**32 - 1])
+def test_an_unknown_version_is_not_corruption(version: int) -> None:
+    raw = encode(manifest())
+    with pytest.raises(UnsupportedVersion) as caught:
+        decode(raw[:4] + version.to_bytes(4, "little") + bytes(len(raw) - 8), SLOT)
+    assert not isinstance(caught.value, CorruptError)
+    assert caught.value.version == version
+
+
+def test_another_magic_is_corrupt() -> None:
+    with pytest.raises(ManifestCorrupted, match="no manifest here"):
+        decode(b"QMFX" + encode(manifest())[4:], SLOT)
+
+
+def test_the_front_is_all_that_stands_before_the_entries() -> None:
+    whole = manifest()
+    front = encode_front(whole)
+    assert encode(whole) == front + whole.entries.raw()
+    assert len(front) == HEADER_SIZE + ACTIVE_SIZE + len(whole.active.path)
+
+
+def test_the_log_begins_with_its_oldest_entry_or_with_the_active_segment() -> None:
+    assert manifest(2).first_sequence == 0
+    assert manifest(2).active_base == 20
+    nothing_sealed = manifest(2)._replace(entries=EntryTable.empty(SLOT))
+    assert nothing_sealed.first_sequence == 20
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_raise_anything_but_our_errors(raw: bytes) -> None:
+    for attempt in (raw, b"QMFT\1\0\0\0" + raw):
+        with pytest.raises(LatewoodError):
+            decode(attempt, SLOT)
