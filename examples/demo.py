@@ -13,13 +13,14 @@ Needs some 20 MB in the temporary directory and removes what it put there.  Exit
 import argparse
 import hashlib
 import json
+import logging
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 from xml.sax.saxutils import escape
@@ -37,8 +38,12 @@ class Acknowledged(NamedTuple):
     """Events that the writer was told are durable, before it was killed."""
 
     run: int
-    first_sequence: int
-    count: int
+    first: int
+    stop: int
+
+    def sequences(self) -> range:
+        """Return the sequences of these events."""
+        return range(self.first, self.stop)
 
 
 class Segment(NamedTuple):
@@ -47,7 +52,7 @@ class Segment(NamedTuple):
     segment_id: int
     start: int
     stop: int
-    is_sealed: bool
+    is_sealed: bool = True
 
 
 class Needle(NamedTuple):
@@ -90,7 +95,7 @@ def write(path: Path, run: int) -> None:
     while True:
         first = log.next_sequence
         sequences = log.append_many([event(run, first + number) for number in range(BATCH)], durable=True)
-        print(sequences.start, len(sequences), flush=True)
+        print(sequences.start, sequences.stop, flush=True)
 
 
 def read(path: Path) -> None:
@@ -125,7 +130,7 @@ def run_writer(path: Path, run: int, enough: int, chance: random.Random) -> tupl
         batches = []
         for batch in _batches(writer.stdout, run):
             batches.append(batch)
-            if sum(known.count for known in batches) >= enough and writer.poll() is None:
+            if batch.stop - batches[0].first >= enough and writer.poll() is None:
                 time.sleep(chance.random() * 0.003)
                 writer.kill()
         return batches, reopen_ms
@@ -135,8 +140,8 @@ def _batches(lines: IO[str], run: int) -> Iterator[Acknowledged]:
     """Yield what a writer says, to its last whole line; the kill may have cut one."""
     for line in lines:
         if line.endswith("\n"):
-            first, count = line.split()
-            yield Acknowledged(run, int(first), int(count))
+            first, stop = line.split()
+            yield Acknowledged(run, int(first), int(stop))
 
 
 def tell_story(path: Path, runs: int, progress: "Progress") -> Result:
@@ -149,9 +154,9 @@ def tell_story(path: Path, runs: int, progress: "Progress") -> Result:
         for run in range(runs):
             batches, opened_ms = run_writer(path, run, chance.randrange(4_000, 12_000), chance)
             acknowledged += batches
-            kills.append(batches[-1].first_sequence + batches[-1].count)
+            kills.append(batches[-1].stop)
             reopen_ms.append(opened_ms)
-            total = sum(batch.count for batch in acknowledged)
+            total = sum(len(batch.sequences()) for batch in acknowledged)
             progress.show(f"run {run + 1} of {runs}: the writer was killed, {total:,} events acknowledged so far")
         progress.show("counting")
         with latewood.open(path, segment_bytes_max=SEGMENT_BYTES) as log:
@@ -166,7 +171,7 @@ def count_up(
 ) -> Result:
     """Compare what was acknowledged, what is in the log and what was read; then retire what nobody needs."""
     payloads = [record.payload for record in log.scan()]
-    expected = [(sequence, event(batch.run, sequence)) for batch in acknowledged for sequence in _sequences(batch)]
+    expected = [(sequence, event(batch.run, sequence)) for batch in acknowledged for sequence in batch.sequences()]
     lost = sum(sequence >= len(payloads) or payloads[sequence] != payload for sequence, payload in expected)
     digest = hashlib.sha256(b"".join(payloads)).hexdigest()
     with log.reader("audit") as audit:
@@ -187,16 +192,12 @@ def count_up(
     )
 
 
-def _sequences(batch: Acknowledged) -> Iterable[int]:
-    return range(batch.first_sequence, batch.first_sequence + batch.count)
-
-
 def segments_of(log: latewood.Log) -> list[Segment]:
     """Return every segment of a log, oldest first."""
     manifest = log.view().manifest
     entries = [manifest.entries[index] for index in range(len(manifest.entries))]
-    sealed = [Segment(entry.segment_id, entry.start_sequence, entry.end_sequence + 1, True) for entry in entries]
-    return [*sealed, Segment(manifest.active.segment_id, manifest.active_base, log.next_sequence, False)]
+    sealed = [Segment(entry.segment_id, entry.start_sequence, entry.end_sequence + 1) for entry in entries]
+    return [*sealed, Segment(manifest.active.segment_id, manifest.active_base, log.next_sequence, is_sealed=False)]
 
 
 def report(result: Result, picture: Path) -> str:
@@ -237,7 +238,11 @@ TOP: Final = 190
 BAR: Final = 88
 GAP: Final = 3
 SEAL: Final = 5
-EARLYWOOD, LATEWOOD, INK, FAINT, KILL = "#ecd9b8", "#7a4a1e", "#33281d", "#9b8f80", "#c0392b"
+EARLYWOOD, LATEWOOD, INK, FAINT, KILL = "url(#earlywood)", "#7a4a1e", "#33281d", "#9b8f80", "#c0392b"
+GRAIN: Final = (
+    '<linearGradient id="earlywood"><stop offset="0" stop-color="#f5e8cf"/><stop offset="1" stop-color="#dfc499"/>'
+    "</linearGradient>"
+)
 NEEDLES: Final = ("#1f6f78", "#5b3f8c", "#2f7d32")
 
 
@@ -268,6 +273,7 @@ def _rectangle(x: float, y: float, width: float, height: float, fill: str, more:
 
 
 def _title(result: Result) -> Iterator[str]:
+    yield GRAIN
     yield _rectangle(0, 0, WIDTH, HEIGHT, "#fffdf9")
     yield _text(LEFT, 46, "A log, after its writer was killed", 24, more=' font-weight="bold"')
     facts = [
@@ -317,8 +323,8 @@ def _axis(result: Result, scale: float) -> Iterator[str]:
     for sequence in range(0, end, step):
         x = LEFT + sequence * scale
         yield f'<path d="M{x:.1f} {y} v6" stroke="{FAINT}" stroke-width="1"/>'
-        yield _text(x, y + 22, f"{sequence:,}", 12, FAINT, ' text-anchor="middle"')
-    yield _text(WIDTH - LEFT, y + 22, "sequence", 12, FAINT, ' text-anchor="end"')
+        anchor = ' text-anchor="middle"' if sequence else ""
+        yield _text(x, y + 22, f"{sequence:,}" if sequence else "sequence 0", 12, FAINT, anchor)
 
 
 def _legend() -> Iterator[str]:
@@ -354,6 +360,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Tell the story, or play a part in it."""
     chosen = arguments()
+    logging.getLogger("latewood").setLevel(logging.ERROR)  # It warns of tails that it cuts; here they are the story.
     if chosen.role == "writer":
         write(chosen.log, chosen.run)
     if chosen.role == "reader":

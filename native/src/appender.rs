@@ -52,44 +52,64 @@ struct Grant {
     records: u64,
 }
 
-/// Everything behind the GIL.
-struct Core {
-    segment: Option<Writable>,
-    wake: Option<Wake>,
+/// The state, and the index entries of what led to it.
+struct Progress {
     state: State,
-    grant: Grant,
-    closed: bool,
-    interval: u64,
     until_entry: u64,
     index: Vec<u8>,
 }
 
-impl Core {
-    const fn close(&mut self) {
-        self.closed = true;
-        self.grant = Grant { limit: 0, hard: 0, records: 0 };
-    }
-
-    fn room(&self) -> Room {
-        let bytes = self.grant.hard.saturating_sub(self.state.offset);
-        let records = self.grant.records.saturating_sub(self.state.count);
-        Room::new(bytes, records)
-    }
-
-    /// Write one record at the end, and return its offset and its mark, still to be published.
+impl Progress {
+    /// Write one record at the end, `base` bytes before which `target` begins; return its offset and its mark.
     #[inline]
-    fn pack(&mut self, payload: Payload<'_>, size: usize, words: [u64; 2]) -> (usize, u32) {
+    fn pack(
+        &mut self,
+        (target, base): (&Writable, usize),
+        interval: u64,
+        (payload, size): (Payload<'_>, usize),
+        words: [u64; 2],
+    ) -> (usize, u32) {
         let offset = self.state.offset;
-        let segment = self.segment.as_ref().expect("nothing is allowed after release");
-        let mark = record::write(segment, offset, words, payload);
+        let mark = record::write(target, offset - base, words, payload);
         self.state.add(size, words);
         if self.until_entry == 0 {
-            self.until_entry = self.interval;
+            self.until_entry = interval;
             self.index.extend_from_slice(&(offset as u64).to_le_bytes());
             self.index.extend_from_slice(&self.state.max_timestamp_ns.to_le_bytes());
         }
         self.until_entry -= 1;
         (offset, mark)
+    }
+}
+
+/// A batch that lies in a scratch buffer and is still to be written and published.
+struct Staged {
+    progress: Progress,
+    first: (usize, u32),
+}
+
+/// Everything behind the GIL.
+struct Core {
+    segment: Option<Writable>,
+    wake: Option<Wake>,
+    progress: Progress,
+    grant: Grant,
+    closed: bool,
+    interval: u64,
+    staged: Option<Staged>,
+}
+
+impl Core {
+    fn close(&mut self) {
+        self.closed = true;
+        self.grant = Grant::default();
+        self.staged = None;
+    }
+
+    fn room(&self, scratch: Option<&Writable>) -> Room {
+        let bytes = self.grant.hard.saturating_sub(self.progress.state.offset);
+        let records = self.grant.records.saturating_sub(self.progress.state.count);
+        Room::new(scratch.map_or(bytes, |scratch| bytes.min(scratch.region().len())), records)
     }
 
     #[inline]
@@ -97,10 +117,6 @@ impl Core {
         if let Some(segment) = &self.segment {
             record::publish(segment, offset, mark);
         }
-    }
-
-    #[inline]
-    fn ring(&self) {
         if let Some(wake) = &self.wake {
             wake.ring();
         }
@@ -109,53 +125,80 @@ impl Core {
     #[inline]
     fn append(&mut self, payload: Payload<'_>, ext_id: u64, timestamp_ns: u64) -> i64 {
         let length = payload.bytes().len();
-        if length >= SEAL as usize || self.state.count >= self.grant.records {
+        let state = &self.progress.state;
+        if length >= SEAL as usize || state.count >= self.grant.records {
             return -1;
         }
         let size = record::size(length);
-        if size > self.grant.limit.saturating_sub(self.state.offset) {
+        if size > self.grant.limit.saturating_sub(state.offset) {
             return -1;
         }
-        let sequence = self.state.sequence.cast_signed();
-        let packed = self.pack(payload, size, [timestamp_ns, ext_id]);
+        let sequence = state.sequence.cast_signed();
+        self.staged = None; // Whoever staged it was interrupted before it wrote a byte.
+        let segment = self.segment.as_ref().expect("nothing is allowed after release");
+        let packed = self.progress.pack((segment, 0), self.interval, (payload, size), [timestamp_ns, ext_id]);
         self.publish(packed);
-        self.ring();
         sequence
     }
 
     /// Pack what fits of a list or a tuple of exact bytes, without a reference to each; None if it is anything else.
-    fn append_bytes(&mut self, payloads: &Bound<'_, PyAny>, batch: &mut Batch) -> Option<PyResult<usize>> {
-        let (start, mut room) = (batch.start, self.room());
+    fn append_bytes(
+        &mut self,
+        payloads: &Bound<'_, PyAny>,
+        batch: &mut Batch,
+        scratch: Option<&Writable>,
+    ) -> Option<PyResult<usize>> {
+        let (start, mut room) = (batch.start, self.room(scratch));
         let keep = move |length| room.admit(length).is_some();
         with_bytes(payloads, start..batch.stop, keep, |found| {
             batch.stop = start + found.len();
-            self.append_batch(batch, |index| Payload::Fixed(found[index - start]))
+            self.append_batch(batch, scratch, |index| Payload::Fixed(found[index - start]))
         })
     }
 
-    /// Pack what fits of `batch`: every mark but the first, then the first.
+    /// Pack what fits of `batch`: every mark but the first, then, unless it is only staged, the first.
     #[inline]
-    fn append_batch<'a>(&mut self, batch: &Batch, payload: impl Fn(usize) -> Payload<'a>) -> PyResult<usize> {
+    fn append_batch<'a>(
+        &mut self,
+        batch: &Batch,
+        scratch: Option<&Writable>,
+        payload: impl Fn(usize) -> Payload<'a>,
+    ) -> PyResult<usize> {
         batch.check_timestamps()?;
-        let mut room = self.room();
+        let mut room = self.room(scratch);
+        self.staged = None;
+        let Some(segment) = &self.segment else { return Ok(0) };
+        let state = self.progress.state;
+        let mut fresh = Progress { state, until_entry: self.progress.until_entry, index: Vec::new() };
+        let target = scratch.map_or((segment, 0), |scratch| (scratch, state.offset));
         let mut first = None;
         let mut index = batch.start;
         while index < batch.stop {
             let payload = payload(index);
             let Some(size) = room.admit(payload.bytes().len()) else { break };
-            let packed = self.pack(payload, size, batch.words(index));
-            if first.is_none() {
-                first = Some(packed);
-            } else {
-                self.publish(packed);
-            }
+            let packed = fresh.pack(target, self.interval, (payload, size), batch.words(index));
+            let mark = if first.is_none() { 0 } else { packed.1 };
+            record::publish(target.0, packed.0 - target.1, mark);
+            first.get_or_insert(packed);
             index += 1;
         }
-        if let Some(packed) = first {
-            self.publish(packed);
-            self.ring();
+        if let Some(first) = first {
+            self.staged = Some(Staged { progress: fresh, first });
+            if scratch.is_none() {
+                self.publish_staged();
+            }
         }
         Ok(index - batch.start)
+    }
+
+    /// Make a staged batch, which by now stands in the segment but for its first mark, part of the log.
+    fn publish_staged(&mut self) {
+        if let Some(Staged { progress, first }) = self.staged.take() {
+            self.progress.state = progress.state;
+            self.progress.until_entry = progress.until_entry;
+            self.progress.index.extend_from_slice(&progress.index);
+            self.publish(first);
+        }
     }
 }
 
@@ -167,7 +210,7 @@ pub struct Appender {
 
 impl Appender {
     fn read(&self, py: Python<'_>) -> State {
-        self.core.with(py, |core| core.state)
+        self.core.with(py, |core| core.progress.state)
     }
 
     fn take(&self, py: Python<'_>) -> (Option<Writable>, Option<Wake>) {
@@ -218,12 +261,11 @@ impl Appender {
         let core = Core {
             segment,
             wake,
-            state,
+            progress: Progress { state, until_entry, index: Vec::new() },
             grant: Grant::default(),
             closed: false,
             interval,
-            until_entry,
-            index: Vec::new(),
+            staged: None,
         };
         Ok(Self { core: GilCell::new(core) })
     }
@@ -261,7 +303,8 @@ impl Appender {
         Ok(self.core.with(py, |core| core.append(Payload::Shared(region.slice(0, region.len())), ext_id, timestamp_ns)))
     }
 
-    /// Append what fits of `payloads[start:]` as one, and return how many that was.
+    /// Append what fits of `payloads[start:]` as one, and return how many that was; with a scratch buffer, stage it.
+    #[pyo3(signature = (payloads, start, ext_ids, timestamps_ns, scratch=None))]
     fn append_many(
         &self,
         py: Python<'_>,
@@ -269,21 +312,25 @@ impl Appender {
         start: Place,
         ext_ids: &Bound<'_, PyAny>,
         timestamps_ns: &Bound<'_, PyAny>,
+        scratch: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
+        let scratch = scratch.map(Writable::new).transpose()?;
+        let scratch = scratch.as_ref();
         let stop = payloads.len()?;
         let start = start.0.min(stop);
         let mut batch = Batch::new(start, stop, ext_ids, timestamps_ns)?;
-        if let Some(count) = self.core.with(py, |core| core.append_bytes(payloads, &mut batch)) {
+        if let Some(count) = self.core.with(py, |core| core.append_bytes(payloads, &mut batch, scratch)) {
             return count;
         }
-        let room = self.core.with(py, |core| core.room());
+        let room = self.core.with(py, |core| core.room(scratch));
         let held = gather(payloads, &batch, room)?;
         batch.stop = start + held.len();
-        self.core.with(py, |core| core.append_batch(&batch, |index| held[index - start].payload()))
+        self.core.with(py, |core| core.append_batch(&batch, scratch, |index| held[index - start].payload()))
     }
 
-    /// Append what fits of an Arrow binary array's payloads `start..stop` as one, and return how many that was.
+    /// The same for an Arrow binary array's payloads `start..stop`.
     #[allow(clippy::too_many_arguments, reason = "an Arrow array is several buffers")]
+    #[pyo3(signature = (data, offsets, wide, start, stop, ext_ids, timestamps_ns, scratch=None))]
     fn append_columns(
         &self,
         py: Python<'_>,
@@ -294,16 +341,32 @@ impl Appender {
         stop: Place,
         ext_ids: &Bound<'_, PyAny>,
         timestamps_ns: &Bound<'_, PyAny>,
+        scratch: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
+        let scratch = scratch.map(Writable::new).transpose()?;
+        let scratch = scratch.as_ref();
         let data = data.map(Region::readable).transpose()?;
         let data = data.as_ref().map_or(&[][..], |region| region.slice(0, region.len()));
         let ends = Ends::new(offsets, wide, stop.0)?;
         let start = start.0.min(stop.0);
         let mut batch = Batch::new(start, stop.0, ext_ids, timestamps_ns)?;
-        let room = self.core.with(py, |core| core.room());
+        let room = self.core.with(py, |core| core.room(scratch));
         batch.stop = ends.check(room, start, stop.0, data.len())?;
-        let payload = |index| Payload::Shared(&data[ends.get(index)..ends.get(index + 1)]);
-        self.core.with(py, |core| core.append_batch(&batch, payload))
+        let payload = |i| Payload::Shared(&data[ends.get(i)..ends.get(i + 1)]);
+        self.core.with(py, |core| core.append_batch(&batch, scratch, payload))
+    }
+
+    /// How many bytes of the scratch buffer the staged batch takes; they belong at `offset`.
+    #[getter]
+    fn staged_bytes(&self, py: Python<'_>) -> usize {
+        self.core.with(py, |core| {
+            core.staged.as_ref().map_or(0, |staged| staged.progress.state.offset - core.progress.state.offset)
+        })
+    }
+
+    /// Make the staged batch, which must stand in the segment by now, part of the log.
+    fn publish_staged(&self, py: Python<'_>) {
+        self.core.with(py, Core::publish_staged);
     }
 
     /// Allow nothing from now on.
@@ -334,7 +397,7 @@ impl Appender {
 
     /// Entries (u64 offset, u64 running maximum of the timestamps) of the records appended here.
     fn index<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let entries = self.core.with(py, |core| core.index.clone());
+        let entries = self.core.with(py, |core| core.progress.index.clone());
         PyBytes::new(py, &entries)
     }
 

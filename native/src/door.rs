@@ -2,13 +2,12 @@
 //!
 //! It outlives the segments, so a caller may keep it: whoever opens a segment sets its appender here.
 
-use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::appender::Appender;
-use crate::memory::{GilCell, Region, Writable};
-use crate::scan::Place;
+use crate::memory::{GilCell, Region};
 
 /// Appends to whichever segment is open.
 #[pyclass(frozen, module = "latewood._native")]
@@ -53,17 +52,6 @@ impl Door {
         }
         self.slow.call1(py, (payload, ext_id, timestamp_ns, durable))?.extract(py)
     }
-}
-
-/// Have the pages of `buffer[start:stop]` ready to be written: cheaper at once than one fault for each.
-#[pyfunction]
-pub fn prefault(py: Python<'_>, buffer: &Bound<'_, PyAny>, start: Place, stop: Place) -> PyResult<()> {
-    let memory = Writable::new(buffer)?;
-    if start.0 > stop.0 || stop.0 > memory.region().len() {
-        return Err(PyValueError::new_err("the bytes are outside the buffer"));
-    }
-    py.detach(|| memory.prefault(start.0, stop.0 - start.0));
-    Ok(())
 }
 
 /// The length of the largest of some bytes-likes.

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use super::crc32c;
     #[pymodule_export]
-    use super::door::{Door, largest, prefault};
+    use super::door::{Door, largest};
     #[pymodule_export]
     use super::futex::{arm, wait, wake_all};
     #[pymodule_export]

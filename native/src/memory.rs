@@ -18,7 +18,6 @@ use pyo3::marker::Ungil;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-const PAGE: usize = 4096;
 const WORD: usize = 8;
 const HEAD: usize = 24;
 
@@ -147,20 +146,6 @@ impl Writable {
     pub const fn region(&self) -> &Region {
         &self.0
     }
-
-    /// Have the whole pages among some bytes ready to be written, as far as the system does that in advance.
-    #[cfg(target_os = "linux")]
-    pub fn prefault(&self, offset: usize, bytes: usize) {
-        let place = self.0.at(offset, bytes);
-        let skipped = place.align_offset(PAGE).min(bytes);
-        let whole = (bytes - skipped) / PAGE * PAGE;
-        // SAFETY: the pages lie inside the exported buffer, and populating them changes no byte.
-        unsafe { libc::madvise(place.add(skipped).cast(), whole, libc::MADV_POPULATE_WRITE) };
-    }
-
-    /// The system has no such advice: every page is faulted in when it is first written.
-    #[cfg(not(target_os = "linux"))]
-    pub fn prefault(&self, _offset: usize, _bytes: usize) {}
 
     /// A word to change atomically.
     #[inline]

@@ -20,17 +20,20 @@ SEGMENT_ID_MAX: Final = 0xFFFF_FFFF
 MANIFEST_BYTES_MAX: Final = 1024 * MiB
 """About 18 million segments.  A larger file is damage, not a manifest."""
 
-BATCH_BYTES_MAX: Final = 4 * MiB
-"""One kernel call packs at most this, so that it holds the GIL for about a millisecond."""
+BATCH_BYTES_MAX: Final = 1 * MiB
+"""So much of a batch is packed, written and published as one; it bounds the memory and the time that takes."""
+
+BATCH_RECORDS_SMALL: Final = 32
+"""Batches below this are packed straight into the mapping: a system call would cost more than its page faults."""
+
+WRITE_BYTES: Final = 64 * KiB
+"""Batches are written in such pieces: larger ones become large folios, which a later sync writes whole."""
 
 CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
 RESERVE_BYTES: Final = 16 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
-
-PREFAULT_BYTES: Final = 1 * MiB
-"""So much of a segment's memory is made ready at once: a fault for each page costs twice as much."""
 
 MAPPED_SEGMENTS_MAX: Final = 16
 """Each mapping keeps a file descriptor and address space."""

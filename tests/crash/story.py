@@ -92,7 +92,12 @@ class Story:
         """Go on from where the log says that it ends; from there on, other records are appended."""
         end = self.log.next_sequence
         self.written = end
-        self._promise(end=Bounds(self.log.durable_sequence, end), lives=(*self.promise.lives, end))
+        watermark = self.log.coordinator_watermark
+        self._promise(
+            end=Bounds(self.log.durable_sequence, end),
+            lives=(*self.promise.lives, end),
+            watermark=Bounds(watermark, watermark),
+        )
 
     @property
     def next_sequence(self) -> int:

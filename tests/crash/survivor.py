@@ -4,6 +4,8 @@ from typing import Final
 
 from latewood import LatewoodError, LogOptions, NotFoundError, Queue, Record
 from latewood.testing import CrashFS, FakeClock
+from latewood.log.layout import Layout
+from latewood.log.pointer import load_pointer
 from tests.crash.story import ROOT, SMALL, Bounds, Promise, Story
 
 _NEW_RECORDS: Final = 3
@@ -69,6 +71,11 @@ def check_sidecars(log: Queue, promise: Promise, end: int) -> None:
     writer = log._writer
     require(writer.segment.header.ext_id in promise.cohorts, "cohort", writer.segment.header.ext_id, promise.cohorts)
     require(log.coordinator_watermark in promise.watermark, "watermark", log.coordinator_watermark, promise.watermark)
+    entries = log._manifest().entries
+    pointer = load_pointer(log.file_system, Layout(ROOT))
+    if len(entries):
+        require(pointer is not None and pointer.segment_id == entries[-1].segment_id, "current.sealed", pointer)
+        require(pointer is not None and pointer.coordinator_watermark == log.coordinator_watermark, "watermark", pointer)
     found = {info.name: info.sequence for info in log.readers()}
     for name, bounds in promise.readers:
         require(name in found or bounds.low < 0, "reader lost", name)

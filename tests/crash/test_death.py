@@ -56,6 +56,7 @@ def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
     end = check_records(story.log, promise)
     check_sidecars(story.log, promise, end)
     story.begin_life()
+    story.set_ext_id(story.log._writer.segment.header.ext_id)  # What looks as if it were so must stay so.
     check_cuts(fs, scene, limit)
     story.append(2, durable=True)
     check_cuts(fs, scene, limit)

@@ -1,5 +1,6 @@
 """Both twins of the kernel: every test that takes `kernel` runs on each."""
 
+import importlib
 import shutil
 from types import ModuleType
 
@@ -11,10 +12,8 @@ from latewood.kernel import pure
 def native() -> ModuleType:
     """Return the native twin; its absence is an error wherever it could have been built."""
     if shutil.which("cargo") is None:
-        return pytest.importorskip("latewood._native", reason="no cargo, so no native kernel")
-    from latewood import _native  # noqa: PLC0415 - it may be missing, and then only its tests fail
-
-    return _native
+        pytest.importorskip("latewood._native", reason="no cargo, so no native kernel")
+    return importlib.import_module("latewood._native")
 
 
 @pytest.fixture(params=["native", "pure"])

@@ -254,3 +254,54 @@ def test_offsets_outside_the_data_are_refused(kernel: ModuleType, ends: list[int
 def test_columns_have_as_many_offsets_as_they_say(kernel: ModuleType, start: int, stop: int) -> None:
     with pytest.raises(ValueError, match=r"offset|outside"):
         appender(kernel, bytearray(1024)).append_columns(b"ab", bytes(12), False, start, stop, 0, 1)  # noqa: FBT003
+
+
+def test_a_staged_batch_is_not_there_before_it_is_published(kernel: ModuleType) -> None:
+    buffer, scratch, direct = bytearray(1024), bytearray(256), bytearray(1024)
+    writer, other = appender(kernel, buffer, offset=8), appender(kernel, direct, offset=8)
+    payloads = [b"one", b"two", b"three"]
+    before = writer.state()
+    assert writer.append_many(payloads, 0, 5, 6, scratch) == 3
+    assert (writer.state(), writer.index()) == (before, b"")
+    assert writer.staged_bytes == 96
+    assert not any(buffer)
+    assert scratch[4:8] == bytes(4)
+    assert writer.append(b"meanwhile") == -1
+    buffer[8 : 8 + 96] = scratch[:96]
+    assert scan_all(kernel, buffer, 8)[0] == []
+    writer.publish_staged()
+    other.append_many(payloads, 0, 5, 6)
+    assert buffer == direct
+    assert (writer.state(), writer.index(), writer.staged_bytes) == (other.state(), other.index(), 0)
+    assert writer.append(b"after", 0, 7) == 103
+
+
+def test_a_scratch_buffer_bounds_what_is_staged(kernel: ModuleType) -> None:
+    data, offsets = columns_of([b"1234"] * 9)
+    for size in range(0, 104, 8):
+        writer = appender(kernel, bytearray(1024))
+        scratch = bytearray(b"\xff" * size)
+        assert writer.append_many([b"1234"] * 9, 0, 0, 1, scratch) == size // 32
+        assert writer.staged_bytes == size // 32 * 32
+        assert writer.append_columns(data, offsets, False, 0, 9, 0, 1, scratch) == size // 32  # noqa: FBT003
+        assert writer.staged_bytes == size // 32 * 32
+        assert scratch[size // 32 * 32 :] == b"\xff" * (size % 32)
+
+
+def test_a_staged_batch_is_dropped_by_the_next_one_and_by_close(kernel: ModuleType) -> None:
+    buffer, scratch = bytearray(1024), bytearray(256)
+    writer = appender(kernel, buffer)
+    writer.publish_staged()
+    assert writer.append_many([b"dropped", b"too"], 0, 0, 1, scratch) == 2
+    assert writer.append_many([b"kept"], 0, 0, 1) == 1
+    writer.publish_staged()
+    assert scan_all(kernel, buffer)[0] == [Entry(1, 0, b"kept")]
+    assert writer.append_many([b"dropped"], 0, 0, 1, scratch) == 1
+    writer.close()
+    writer.publish_staged()
+    assert (writer.count, writer.staged_bytes) == (1, 0)
+
+
+def test_a_scratch_buffer_is_writable(kernel: ModuleType) -> None:
+    with pytest.raises(TypeError):
+        appender(kernel, bytearray(64)).append_many([b"x"], 0, 0, 1, bytes(64))

@@ -46,8 +46,8 @@ def test_a_record_is_padded_with_zeros_to_a_multiple_of_eight(kernel: ModuleType
 def test_a_batch_is_padded_alike(kernel: ModuleType, length: int) -> None:
     one_by_one, at_once = bytearray(256), bytearray(b"\xff" * 256)
     payloads = [b"x" * length, b"yy", b"z" * length]
+    writer = appender(kernel, one_by_one)
     for payload in payloads:
-        writer = appender(kernel, one_by_one) if payload is payloads[0] else writer
         writer.append(payload, 5, 6)
     batch = appender(kernel, at_once)
     assert batch.append_many(payloads, 0, 5, 6) == 3

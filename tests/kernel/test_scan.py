@@ -2,6 +2,7 @@
 
 import struct
 from array import array
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -96,7 +97,7 @@ def test_columns_are_the_records(kernel: ModuleType) -> None:
     assert array("Q", times).tolist() == [entry.timestamp_ns for entry in SAMPLE]
     assert array("Q", ids).tolist() == [entry.ext_id for entry in SAMPLE]
     places = array("i", ends).tolist()
-    assert [payloads[a:b] for a, b in zip(places, places[1:], strict=False)] == [e.payload for e in SAMPLE]
+    assert [payloads[a:b] for a, b in pairwise(places)] == [e.payload for e in SAMPLE]
 
 
 def test_columns_of_nothing_are_empty(kernel: ModuleType) -> None:
@@ -153,9 +154,7 @@ def test_index_records_counts_from_the_start(kernel: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("timestamp_ns", "hopped"), [(0, 0), (1000, 0), (1001, 1), (1002, 1), (1003, 3), (1004, 4), (I64_MAX, 4)]
 )
-def test_find_timestamp_hops_to_the_first_that_is_not_older(
-    kernel: ModuleType, timestamp_ns: int, hopped: int
-) -> None:
+def test_find_timestamp_hops_to_the_first_that_is_not_older(kernel: ModuleType, timestamp_ns: int, hopped: int) -> None:
     buffer = packed(kernel)
     assert kernel.find_timestamp(buffer, 0, len(buffer), timestamp_ns) == (hopped, OFFSETS[hopped], kernel.MORE)
 
@@ -233,9 +232,10 @@ def test_places_outside_the_buffer_are_refused(kernel: ModuleType, name: str, re
     for offset, limit in [(size + 8, size), (0, size + 1), (-8, size), (0, -1), (2**70, size), (0, 2**70)]:
         with pytest.raises(ValueError, match="outside"):
             getattr(kernel, name)(buffer, offset, limit, *rest)
-    for offset, limit in [("0", size), (0, None), (0.0, size)]:
+    wrong: list[tuple[Any, Any]] = [("0", size), (0, None), (0.0, size)]
+    for pair in wrong:
         with pytest.raises(TypeError):
-            getattr(kernel, name)(buffer, offset, limit, *rest)
+            getattr(kernel, name)(buffer, *pair, *rest)
 
 
 @pytest.mark.parametrize(("name", "rest"), READERS[:6])

@@ -5,7 +5,6 @@ after the record was read; records that arrive together share a flush.
 """
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -28,8 +27,7 @@ class Appending:
         self._log, self._interruption, self._ack = log, interruption, ack
         line_bytes_max = log.options.segment_bytes_max * (_JSON_GROWTH if is_json else 1)
         self._source = LineSource(line_bytes_max)
-        self._decode: Callable[[list[bytes]], Batch]
-        self._decode = decode_json if is_json else lambda lines: decode_lines(lines, ext_id)
+        self._is_json, self._ext_id = is_json, ext_id
         self._lines = 0
         self._first = self._acknowledged = log.next_sequence
         self._due_at: float | None = None
@@ -72,7 +70,7 @@ class Appending:
             self._acknowledge()
 
     def _append(self, lines: list[bytes]) -> None:
-        batch = self._decode(lines)
+        batch = decode_json(lines) if self._is_json else decode_lines(lines, self._ext_id)
         if batch.payloads:
             try:
                 self._log.append_many(batch.payloads, ext_ids=batch.ext_ids, timestamps_ns=batch.timestamps_ns)

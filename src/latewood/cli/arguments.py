@@ -3,16 +3,21 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from latewood.cli.human import parse_duration, parse_size, parse_time
 
+if TYPE_CHECKING:
+    _IntegerType = click.ParamType[int]
+else:
+    _IntegerType = click.ParamType  # Older releases of click have no type to fill in.
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Parsed(click.ParamType):
+class _Parsed(_IntegerType):
     """A text that one function turns into a number."""
 
     def __init__(self, name: str, parse: Callable[[str], int]) -> None:

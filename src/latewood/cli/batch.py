@@ -1,7 +1,7 @@
 """Lines of input as records: plain lines, or JSON objects.  Pure, but for the time of records that have none."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from latewood.errors import UsageError
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
     def rows(self) -> Iterator[tuple[bytes, int, int | None, int]]:
         """Yield payload, ext_id, time and line of each record."""
-        times = self.timestamps_ns or [None] * len(self.payloads)
+        times: Sequence[int | None] = self.timestamps_ns or [None] * len(self.payloads)
         return zip(self.payloads, self.ext_ids, times, self.numbers, strict=False)
 
 
@@ -48,7 +48,9 @@ def decode_json(lines: list[bytes]) -> Batch:
         except UsageError as error:
             failure = error
             break
-    return Batch([record.data for record in found], [record.ext_id for record in found], _times(found), numbers, failure)
+    return Batch(
+        [record.data for record in found], [record.ext_id for record in found], _times(found), numbers, failure
+    )
 
 
 def _times(records: "list[JSONRecord]") -> list[int] | None:

@@ -10,7 +10,7 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.measurement import MEASUREMENTS, Result, measure
 from latewood.cli.output import Output, output_format
 from latewood.cli.progress import progress
-from latewood.fs.disk import describe_disk, scratch_directory
+from latewood.fs.disk import describe_disk
 
 
 @click.command()
@@ -26,10 +26,10 @@ def bench(directory: Path, payload_bytes: int, seconds: float, output: Output) -
     disk = describe_disk(directory)
     say(f"{kernel.NAME} kernel, {disk.kind or 'unknown'} file system, payloads of {payload_bytes:,} bytes")
     results = []
-    with scratch_directory(directory) as scratch, progress("bench") as report:
-        for done, measurement in enumerate(MEASUREMENTS):
+    with progress("bench") as report:
+        for done, name in enumerate(MEASUREMENTS, 1):
+            results.append(measure(name, directory, payload_bytes, seconds))
             if report:
                 report(done, len(MEASUREMENTS))
-            results.append(measure(measurement, scratch, payload_bytes, seconds))
     output.rows(Result._fields, results)
     return ExitCode.OK

@@ -1,7 +1,6 @@
 """`latewood cat DIR`: print records, from the oldest on."""
 
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 import click
@@ -40,6 +39,15 @@ def cat(
 
 
 def _batches(log: Queue, start: int | None, stop: int | None) -> Iterator[list[Record]]:
-    records = log.scan(start, stop)
-    while batch := list(islice(records, READ_RECORDS_MAX)):
-        yield batch
+    """Yield batches as the log hands them out, so that all is printed that comes before a damaged record."""
+    first = log.first_sequence if start is None else start
+    if first > log.next_sequence:
+        return
+    stream = log.stream(first)
+    try:
+        while left := READ_RECORDS_MAX if stop is None else min(READ_RECORDS_MAX, max(0, stop - stream.sequence)):
+            if not (records := stream.read(left)):
+                return
+            yield records
+    finally:
+        stream.close()

@@ -8,7 +8,7 @@ from latewood.cli.arguments import DURATION, SIZE, directory
 from latewood.cli.confirmation import ask, confirmed
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.human import format_size
-from latewood.cli.opening import open_to_append, open_to_read
+from latewood.cli.opening import open_to_change, open_to_read
 from latewood.cli.output import Output, output_format
 from latewood.log.listing import SegmentInfo, list_segments
 from latewood.queue import Queue, RetentionPolicy
@@ -44,7 +44,7 @@ def cleanup(
     write; --dry-run works beside a writer.
     """
     policy = RetentionPolicy(max_bytes=max_bytes, max_age_ms=max_age, ignore_readers_silent_ms=silent)
-    with open_to_read(directory) if dry_run else open_to_append(directory) as log:
+    with open_to_read(directory) if dry_run else open_to_change(directory) as log:
         log.retention = policy
         planned = _planned(log)
         if planned and not dry_run and not ask(_question(planned), yes=yes):

@@ -75,16 +75,25 @@ def _cpu(facts: Facts) -> Check:
 
 
 def _packages(facts: Facts) -> Iterator[Check]:
-    why = {"pyarrow": "for Arrow columns: pip install 'latewood[arrow]'", "rich": "for colour: pip install 'latewood[pretty]'"}
+    why = {
+        "pyarrow": "for Arrow columns: pip install 'latewood[arrow]'",
+        "rich": "for colour: pip install 'latewood[pretty]'",
+    }
     for name, version in facts.packages.items():
         yield Check(name, version or "not installed", None if version else why[name])
 
 
 def _disk(facts: Facts) -> Iterator[Check]:
-    yield Check("directory", facts.directory, None if facts.is_writable else "it cannot be written: logs here are read-only")
+    yield Check(
+        "directory", facts.directory, None if facts.is_writable else "it cannot be written: logs here are read-only"
+    )
     yield Check("file system", facts.disk_kind or "unknown", _kind_advice(facts.disk_kind))
     room_min = _SEGMENTS_FREE_MIN * facts.segment_bytes
-    advice = f"less than {_SEGMENTS_FREE_MIN} segments of {facts.segment_bytes // MiB} MiB" if facts.free_bytes < room_min else None
+    advice = (
+        f"less than {_SEGMENTS_FREE_MIN} segments of {facts.segment_bytes // MiB} MiB"
+        if facts.free_bytes < room_min
+        else None
+    )
     yield Check("free space", format_size(facts.free_bytes), advice)
     if facts.sync_us is not None:
         yield Check("fdatasync", format_duration(facts.sync_us / 1000), _sync_advice(facts.sync_us, facts.disk_kind))
@@ -102,5 +111,7 @@ def _sync_advice(sync_us: float, kind: str | None) -> str | None:
     if sync_us > _SYNC_SLOW_US:
         return "slow: append in batches, or from many producers at once, which share a sync"
     if sync_us < _SYNC_FAST_US and kind not in _VOLATILE:
-        return "too fast to be true: the disk, or whoever emulates it, may not write through; test it before you trust it"
+        return (
+            "too fast to be true: the disk, or whoever emulates it, may not write through; test it before you trust it"
+        )
     return None

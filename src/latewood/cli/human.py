@@ -113,21 +113,23 @@ def format_time(time_ns: int) -> str:
 
 def cell(name: str, value: object) -> str:
     """Return a value as a table shows it; the unit at the end of its name decides."""
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-        case int() if re.search(r"_bytes(_max)?$", name):
-            return format_size(value)
-        case int() if name.endswith("_ns"):
-            return format_time(value)
-        case int() | float() if name.endswith("_ms"):
-            return format_duration(value)
-        case list():
-            return ", ".join(str(one) for one in value) or "-"
-        case _:
-            return printable(str(value))
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return _number(name, value)
+    if isinstance(value, list):
+        return ", ".join(printable(str(one)) for one in value) or "-"
+    return printable(str(value))
+
+
+def _number(name: str, value: float) -> str:
+    if re.search(r"^bytes_|_bytes(_max)?$", name):
+        return format_size(int(value))
+    if name.endswith("_ns"):
+        return format_time(int(value))
+    return format_duration(value) if name.endswith("_ms") else str(value)
 
 
 def heading(name: str) -> str:

@@ -57,7 +57,7 @@ class Program(click.Group):
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             close = " or ".join(f"`{one}`" for one in get_close_matches(name, COMMANDS, 2))
-            message = f"there is no command {name!r}" + (f"; did you mean {close}?" if close else "")
+            message = f"there is no command {name!r}" + (f"; perhaps you meant {close}" if close else "")
             raise click.UsageError(message, ctx)
         return super().resolve_command(ctx, args)
 
@@ -77,11 +77,12 @@ class Program(click.Group):
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program to its end."""
         extra["standalone_mode"] = False
+        _open_missing_streams()
         with _warnings_as_lines():
             code = _run(lambda: super(Program, self).main(*args, **extra))
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
+        except OSError:  # It was told, or nobody is there to be told.
             _forget_stdout()
         sys.exit(code)
 
@@ -89,26 +90,38 @@ class Program(click.Group):
 def _run(program: Callable[[], Any]) -> int:
     """Return the exit code, after telling what went wrong."""
     try:
-        code = int(program() or 0)
+        return int(program() or 0)
     except click.Abort:
         return ExitCode.INTERRUPTED
-    except click.ClickException as error:
-        say(explain_usage(error))
-        return error.exit_code
-    except LatewoodError as error:
-        say(explain(error))
-        return exit_code_of(error)
     except BrokenPipeError:  # Whoever read our output has seen enough.
         return ExitCode.OK
-    except OSError as error:
-        say(f"{error.filename or 'standard input or output'}: {error.strerror or error}")
-        return ExitCode.FAILED
-    except Exception as error:  # noqa: BLE001 - the process's top
+    except Exception as error:
         if os.environ.get("LATEWOOD_DEBUG"):
             raise
-        say(f"unexpected {type(error).__name__}: {error}; this is a bug: LATEWOOD_DEBUG=1 shows where it is")
-        return ExitCode.FAILED
-    return code
+        code, message = _outcome(error)
+        say(message)
+        return code
+
+
+def _outcome(error: Exception) -> tuple[int, str]:
+    """Return an error's exit code, and what to say about it."""
+    match error:
+        case click.ClickException():
+            return error.exit_code, explain_usage(error)
+        case LatewoodError():
+            return exit_code_of(error), explain(error)
+        case OSError():
+            return ExitCode.FAILED, f"{error.filename or 'standard input or output'}: {error.strerror or error}"
+        case _:
+            reason = f"{type(error).__name__}: {error}"
+            return ExitCode.FAILED, f"unexpected {reason}; this is a bug: LATEWOOD_DEBUG=1 shows where it is"
+
+
+def _open_missing_streams() -> None:
+    """Open standard streams that the caller closed: else a file of the log would get their number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _forget_stdout() -> None:

@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import latewood
+from latewood.format.record import SIZE as HEADER_SIZE
+from latewood.fs.disk import scratch_directory
+from latewood.limits import MiB
+from latewood.log.layout import NANOSECONDS
 from latewood.queue import Queue
 
 _BATCH_RECORDS: Final = 1000
-_SCAN_BYTES_MAX: Final = 256 * 1024 * 1024
-"""What a scan reads lies in the page cache, and a small machine must hold it."""
+_SCAN_RECORDS: Final = 100_000
+_WRITTEN_BYTES_MAX: Final = 256 * MiB
+"""One row writes about this much at most: it must fit a small disk, and what is scanned the page cache."""
 
 Work = Callable[[Queue, bytes], Iterator[int]]
-"""Works for ever, and yields how many records each step took."""
+"""Works for ever, and yields how many records each step dealt with; the first step is not counted."""
 
 
 class Result(NamedTuple):
@@ -52,10 +57,37 @@ def _append_batches_durably(log: Queue, payload: bytes) -> Iterator[int]:
 
 
 def _scan(log: Queue, payload: bytes) -> Iterator[int]:
-    """Read what a first step, which nobody counts, has written."""
-    count = max(_BATCH_RECORDS, min(500_000, _SCAN_BYTES_MAX // max(len(payload), 1)))
+    count = max(_BATCH_RECORDS, min(_SCAN_RECORDS, _WRITTEN_BYTES_MAX // max(len(payload), 1)))
     for _ in range(count // _BATCH_RECORDS):
         log.append_many([payload] * _BATCH_RECORDS)
     yield 0
     while True:
         yield sum(1 for _ in log.scan())
+
+
+MEASUREMENTS: Final[dict[str, Work]] = {
+    "append, one by one": _append_singly,
+    f"append, batches of {_BATCH_RECORDS:,}": _append_batches,
+    "append durably, one by one": _append_durably,
+    f"append durably, batches of {_BATCH_RECORDS:,}": _append_batches_durably,
+    "scan": _scan,
+}
+
+
+def measure(name: str, directory: Path, payload_bytes: int, seconds: float) -> Result:
+    """Measure one row in a new log in `directory`, which is removed."""
+    with scratch_directory(directory) as scratch, latewood.open(scratch / "log") as log:
+        records, elapsed_ns = _run(MEASUREMENTS[name](log, bytes(payload_bytes)), payload_bytes, seconds)
+    rate = records / elapsed_ns * NANOSECONDS
+    return Result(name, records, round(elapsed_ns / records, 1), round(rate), round(rate * payload_bytes / 1e6, 1))
+
+
+def _run(steps: Iterator[int], payload_bytes: int, seconds: float) -> tuple[int, int]:
+    """Return how many records were dealt with, and the nanoseconds that took."""
+    next(steps)
+    records, begun_ns = 0, time.perf_counter_ns()
+    while True:
+        records += next(steps)
+        elapsed_ns = time.perf_counter_ns() - begun_ns
+        if elapsed_ns >= seconds * NANOSECONDS or records * (payload_bytes + HEADER_SIZE) >= _WRITTEN_BYTES_MAX:
+            return records, elapsed_ns

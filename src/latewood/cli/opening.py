@@ -32,8 +32,21 @@ def open_to_read(directory: Path) -> Queue:
     return latewood.open(directory, mode="r")
 
 
+def open_to_change(directory: Path) -> Queue:
+    """Open a log that must be there to write.
+
+    Raises:
+        NotFoundError: there is none.
+        Locked: another writer holds it.
+    """
+    open_to_read(directory).close()
+    return open_to_append(directory)
+
+
 def open_to_append(directory: Path, **chosen: Any) -> Queue:
-    """Open a log to write, with the options that its open segment was made with but for those `chosen`, if not None.
+    """Open a log to write, making it if it is not there.
+
+    Its options are those that the open segment was made with, but for those that are `chosen` and not None.
 
     Raises:
         Locked: another writer holds it.

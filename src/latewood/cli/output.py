@@ -37,12 +37,15 @@ class Output:
                 case _:
                     write_json(fields, pretty=self.format == "json")
 
-    def rows(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print many things of one kind."""
+    def rows(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, brief: Sequence[str] | None = None
+    ) -> None:
+        """Print many things of one kind; a table has only the columns in `brief`, so that it fits a terminal."""
         with suppress(BrokenPipeError):  # as above
             match self.format:
                 case "table":
-                    self._draw_rows(columns, rows)
+                    places = [columns.index(name) for name in brief or columns]
+                    self._draw_rows(brief or columns, ([row[place] for place in places] for row in rows))
                 case "csv":
                     write_bytes(csv_lines([columns]))
                     for row in rows:

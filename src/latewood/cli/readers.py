@@ -1,7 +1,7 @@
 """`latewood readers`: list, move and remove named readers.  Works beside a writer."""
 
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -62,7 +62,7 @@ def seek(
     name: str,
     sequence: int | None,
     time_ns: int | None,
-    end: str | None,
+    end: Literal["earliest", "latest"] | None,
     output: Output,
     *,
     create: bool,
@@ -76,8 +76,10 @@ def seek(
         raise click.UsageError(message, click.get_current_context())
     with open_to_read(directory) as log:
         before = None if create and name not in _names(log) else _find(log, name).sequence
-        start = log.find_timestamp(time_ns) if time_ns is not None else sequence if end is None else end
-        with log.reader(name, start) as reader:
+        if time_ns is not None:
+            sequence = log.find_timestamp(time_ns)
+        with log.reader(name, end or sequence or 0) as reader:
+            reader.commit()  # Where the directory cannot be written, this says so.
             output.show({"name": name, "sequence_before": before, "sequence": reader.sequence, "lag": reader.lag()})
     return ExitCode.OK
 
@@ -90,12 +92,12 @@ def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
     """Forget the reader called NAME of the log in DIR, so that it holds no segment back any more."""
     with open_to_read(directory) as log:
         found = _find(log, name)
-        place = f"stands at {found.sequence}, {found.lag:,} from the end" if found.sequence is not None else "is damaged"
+        reader = f"reader {name!r} ({'damaged' if found.problem else f'at {found.sequence}, lag {found.lag:,}'})"
         if dry_run:
-            say(f"would remove reader {name!r}, which {place}")
-        elif ask(f"Remove reader {name!r}, which {place}?", yes=yes):
+            say(f"would remove {reader}")
+        elif ask(f"Remove {reader}?", yes=yes):
             log.remove_reader(name)
-            say(f"removed reader {name!r}, which {place.replace('stands', 'stood').replace('is', 'was')}")
+            say(f"removed {reader}")
         else:
             say("nothing was removed")
             return ExitCode.FAILED
@@ -118,5 +120,5 @@ def _judge(found: list[ReaderStatus]) -> ExitCode:
     """Tell of damaged readers, which stop all deletion."""
     damaged = [one for one in found if one.problem]
     for one in damaged:
-        say(f"reader {one.name!r} is damaged: {one.problem}; `latewood readers seek` or `rm` mends it")
+        say(f"{one.problem}; `latewood readers seek` moves reader {one.name!r}, and `latewood readers rm` removes it")
     return ExitCode.CORRUPT if damaged else ExitCode.OK

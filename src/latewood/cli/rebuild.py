@@ -39,14 +39,14 @@ def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept
 
 def _rebuild(directory: Path, *, dry_run: bool, accept_loss: bool) -> library.RebuildReport:
     with progress("rebuild") as report:
-        return library.rebuild(
-            PosixFS(), Layout(directory), dry_run=dry_run, accept_loss=accept_loss, progress=report
-        )
+        return library.rebuild(PosixFS(), Layout(directory), dry_run=dry_run, accept_loss=accept_loss, progress=report)
 
 
 def _question(found: library.RebuildReport) -> str:
     loss = f", without what {len(found.problems):,} problems cost," if found.problems else ""
-    return f"Replace the manifest by one of {found.segments_used:,} segments{loss} from sequence {found.first_sequence}?"
+    return (
+        f"Replace the manifest by one of {found.segments_used:,} segments{loss} from sequence {found.first_sequence}?"
+    )
 
 
 def _judge(found: library.RebuildReport) -> ExitCode:

@@ -6,7 +6,7 @@ import click
 
 from latewood.cli.arguments import directory
 from latewood.cli.errors import ExitCode, say
-from latewood.cli.opening import open_to_append, open_to_read
+from latewood.cli.opening import open_to_change
 from latewood.cli.output import Output, output_format
 
 
@@ -19,8 +19,7 @@ def seal(directory: Path, output: Output) -> int:
     A sealed segment never changes again: it can be copied, and once nobody needs it, deleted.  Nothing happens if
     there are no records in it.
     """
-    open_to_read(directory).close()  # There must be a log: sealing does not make one.
-    with open_to_append(directory) as log:
+    with open_to_change(directory) as log:
         sealed = log.seal()
     if sealed is None:
         say("the open segment has no records: nothing to seal")

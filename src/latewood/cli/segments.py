@@ -10,6 +10,8 @@ from latewood.cli.opening import open_to_read
 from latewood.cli.output import Output, output_format
 from latewood.log.listing import SegmentInfo, list_segments
 
+_BRIEF = ("segment_id", "state", "first_sequence", "record_count", "size_bytes", "created_at_ns", "path")
+
 
 @click.command()
 @directory
@@ -17,5 +19,5 @@ from latewood.log.listing import SegmentInfo, list_segments
 def segments(directory: Path, output: Output) -> int:
     """List the segments of the log in DIR, the oldest first."""
     with open_to_read(directory) as log:
-        output.rows(SegmentInfo._fields, list_segments(log))
+        output.rows(SegmentInfo._fields, list_segments(log), brief=_BRIEF)
     return ExitCode.OK

@@ -34,7 +34,8 @@ def draw_fields(fields: Mapping[str, object], stream: TextIO) -> None:
 
 
 def _is_right(values: Sequence[object]) -> bool:
-    return all(isinstance(value, int | float | None) and not isinstance(value, bool) for value in values)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(type(value) in (int, float) for value in present)
 
 
 def _aligned(cells: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
@@ -52,9 +53,7 @@ def _has_rich(stream: TextIO) -> bool:
     return stream.isatty() and importlib.util.find_spec("rich") is not None
 
 
-def _draw_with_rich(
-    headings: list[str] | None, cells: list[list[str]], right: Sequence[bool], stream: TextIO
-) -> None:
+def _draw_with_rich(headings: list[str] | None, cells: list[list[str]], right: Sequence[bool], stream: TextIO) -> None:
     from rich.console import Console  # noqa: PLC0415 - only a terminal pays for it
 
     Console(file=stream, soft_wrap=True).print(_rich_table(headings, cells, right))

@@ -80,15 +80,6 @@ class DualSlot:
         if not known:
             self._fs.sync_directory(self._directory)
 
-    def sync_current(self, slot: int) -> None:
-        """Make pointer and slot durable as they are: a writer may have been killed before it synced them."""
-        for path in (self._slots[slot], self._pointer):
-            file = self._fs.open(path, write=True)
-            try:
-                file.sync()
-            finally:
-                file.close()
-
     def publish(self, slot: int) -> None:
         """Make a written slot the current one, durably."""
         known = self._fs.exists(self._pointer)

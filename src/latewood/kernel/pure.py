@@ -6,7 +6,7 @@ The twin in `native/` has the same names, does the same and passes the same test
 from typing import Final
 
 from latewood.kernel.pure_appender import Appender
-from latewood.kernel.pure_door import Door, largest, prefault
+from latewood.kernel.pure_door import Door, largest
 from latewood.kernel.pure_futex import arm, wait, wake_all
 from latewood.kernel.pure_record import Record, crc32c
 from latewood.kernel.pure_scan import (
@@ -45,7 +45,6 @@ __all__ = [
     "index_records",
     "largest",
     "nonzero_end",
-    "prefault",
     "scan",
     "skip",
     "verify",

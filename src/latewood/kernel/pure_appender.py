@@ -3,8 +3,9 @@
 Its own lock makes it safe to share between threads.  Anything that may run foreign code (looking at payloads) happens
 before the lock is taken.
 
-Invariant: a record's mark and the state that counts it are stored by two neighbouring assignments with no call between
-them, so that not even a signal (Ctrl-C) can come in between, and no record is ever overwritten or left out.
+Invariant: records, their mark and the state that counts them are stored by neighbouring assignments with no call
+between them.  The interpreter looks for signals at calls and jumps only, so not even Ctrl-C can leave a record that is
+there but not counted, or half of a batch behind the end, where a later append would bring it to life.
 """
 
 import struct
@@ -80,6 +81,14 @@ class _State(NamedTuple):
         return found
 
 
+class _Staged(NamedTuple):
+    """A batch that is still to be published: what the state will be, its index entries, and its first mark."""
+
+    state: _State
+    entries: list[bytes]
+    mark: int
+
+
 class Appender:
     """Packs records into one mapped segment; every thread may call it, one at a time."""
 
@@ -92,6 +101,7 @@ class Appender:
         "_lock",
         "_records",
         "_skipped",
+        "_staged",
         "_state",
         "_view",
         "_wake",
@@ -126,6 +136,7 @@ class Appender:
         self._skipped = -(-count // interval)  # entries of records that were there before
         self._lock = threading.Lock()
         self._limit = self._hard = self._records = 0
+        self._staged: _Staged | None = None
         self._closed = False
 
     def allow(self, limit: int, hard: int, records: int) -> None:
@@ -150,14 +161,15 @@ class Appender:
             end += offset
             if self._closed or count >= self._records or end > self._limit:
                 return -1
-            self._view[offset + 8 : end] = body + PADDING[length & 7]
-            self._words[offset >> 2] = length
+            self._staged = None  # Whoever staged it was interrupted before it wrote a byte.
             if count % self._interval == 0:
                 newest = max(state.max_timestamp_ns, timestamp_ns)
                 self._index[self._entry_count() :] = [_ENTRY.pack(offset, newest)]
             state = state.plus(1, end - offset, (timestamp_ns, timestamp_ns, timestamp_ns), (ext_id, ext_id))
-            at = offset + 4 >> 2
-            self._words[at] = mark
+            padded = body + PADDING[length & 7]
+            self._view[offset + 8 : end] = padded
+            self._words[offset >> 2] = length
+            self._words[offset + 4 >> 2] = mark
             self._state = state
             ring(self._wake)
         return sequence
@@ -168,17 +180,19 @@ class Appender:
         start: int,
         ext_ids: "int | ReadableBuffer",
         timestamps_ns: "int | ReadableBuffer | None",
+        scratch: "WriteableBuffer | None" = None,
     ) -> int:
-        """Append what fits of `payloads[start:]` as one, and return how many that was."""
+        """Append what fits of `payloads[start:]` as one, return how many that was; with a scratch buffer, stage it."""
         if not isinstance(payloads, list | tuple):
             raise TypeError("a list or a tuple of payloads is required")
         stop = len(payloads)
         start = min(place(start, _PLACE_MAX), stop)
         times = timestamps(timestamps_ns, start, stop)
         ids = numbers(ext_ids, start, stop)
-        batch = Batch(room := self._room())
+        target = None if scratch is None else as_writable(scratch)
+        batch = Batch(room := self._room(target))
         batch.take_chunks(islice(payloads, start, stop))
-        return self._append_batch(room, batch, ids, times)
+        return self._append_batch(room, batch, (ids, times), target)
 
     def append_columns(
         self,
@@ -189,8 +203,9 @@ class Appender:
         stop: int,
         ext_ids: "int | ReadableBuffer",
         timestamps_ns: "int | ReadableBuffer | None",
+        scratch: "WriteableBuffer | None" = None,
     ) -> int:
-        """Append what fits of an Arrow binary array's payloads `start..stop` as one, and return how many that was."""
+        """Append what fits of an Arrow binary array's payloads `start..stop`, as `append_many` does."""
         ends = as_view(offsets)
         width = 8 if wide else 4
         stop = place(stop, _PLACE_MAX)
@@ -200,42 +215,74 @@ class Appender:
         places = ends[start * width : (stop + 1) * width].cast("q" if wide else "i")
         times = timestamps(timestamps_ns, start, stop)
         ids = numbers(ext_ids, start, stop)
-        batch = Batch(room := self._room())
+        target = None if scratch is None else as_writable(scratch)
+        batch = Batch(room := self._room(target))
         batch.take(slices(b"" if data is None else data, places))
-        return self._append_batch(room, batch, ids, times)
+        return self._append_batch(room, batch, (ids, times), target)
 
-    def _room(self) -> Room:
+    @property
+    def staged_bytes(self) -> int:
+        """Return how many bytes of the scratch buffer the staged batch takes; they belong at `offset`."""
+        staged = self._staged
+        return staged.state.offset - self._state.offset if staged else 0
+
+    def publish_staged(self) -> None:
+        """Make the staged batch, which must stand in the segment by now, part of the log."""
+        with self._lock:
+            if self._staged is not None:
+                self._publish(self._staged, b"")
+
+    def _room(self, scratch: memoryview | None) -> Room:
         if self._closed:
             return Room(0, 0)
         state = self._state
-        return Room(max(self._hard - state.offset, 0), max(self._records - state.records, 0))
+        left = max(self._hard - state.offset, 0)
+        return Room(left if scratch is None else min(left, scratch.nbytes), max(self._records - state.records, 0))
 
     def _append_batch(
-        self, room: Room, batch: Batch, ext_ids: "int | memoryview", timestamps_ns: "int | memoryview"
+        self, room: Room, batch: Batch, columns: "tuple[int | memoryview, int | memoryview]", scratch: memoryview | None
     ) -> int:
         with self._lock:
-            if room != self._room():  # Somebody has appended since, so less may fit.
-                payloads, batch = batch.payloads, Batch(self._room())
+            if room != self._room(scratch):  # Somebody has appended since, so less may fit.
+                payloads, batch = batch.payloads, Batch(self._room(scratch))
                 batch.take(payloads)
             count = len(batch.payloads)
+            self._staged = None
             if count:
-                times = timestamps_ns if isinstance(timestamps_ns, int) else timestamps_ns[:count]
+                ids, times = (column if isinstance(column, int) else column[:count] for column in columns)
                 timestamp(times if isinstance(times, int) else max(times))
-                ids = ext_ids if isinstance(ext_ids, int) else ext_ids[:count]
-                self._store(batch, times, ids)
-                ring(self._wake)
+                self._stage(batch, times, ids, scratch)
         return count
 
-    def _store(self, batch: Batch, timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> None:
-        """Store everything but the first mark, then that mark."""
+    def _stage(
+        self,
+        batch: Batch,
+        timestamps_ns: "int | memoryview",
+        ext_ids: "int | memoryview",
+        scratch: memoryview | None,
+    ) -> None:
+        """Store everything but the first mark in a scratch buffer; without one, publish it here and now."""
         state = self._state
         blob, mark = encode(batch.payloads, timestamps_ns, ext_ids)
-        self._view[state.offset : state.offset + len(blob)] = blob
-        self._index[self._entry_count() :] = state.entries(self._interval, batch.sizes, timestamps_ns)
-        at = state.offset + 4 >> 2
-        state = state.plus_batch(batch.sizes, timestamps_ns, ext_ids)
-        self._words[at] = mark
+        entries = state.entries(self._interval, batch.sizes, timestamps_ns)
+        staged = _Staged(state.plus_batch(batch.sizes, timestamps_ns, ext_ids), entries, mark)
+        if scratch is None:
+            self._publish(staged, blob)
+        else:
+            scratch[: len(blob)] = blob
+            self._staged = staged
+
+    def _publish(self, staged: _Staged, blob: bytes) -> None:
+        """Store records but for their first mark, if they are not there already, and then that mark."""
+        state, entries, mark = staged
+        self._index[self._entry_count() :] = entries
+        start = self._state.offset
+        stop = start + len(blob)
+        self._view[start:stop] = blob
+        self._words[start + 4 >> 2] = mark
         self._state = state
+        self._staged = None
+        ring(self._wake)
 
     def _entry_count(self) -> int:
         """Return how many entries the records so far have.  An interrupted append may have left one more."""
@@ -247,6 +294,7 @@ class Appender:
         # In a forked child the lock may be held by a thread that is no more: hence no `with`.
         locked = self._lock.acquire(timeout=_CLOSE_WAIT_S)
         self._limit = self._hard = self._records = 0
+        self._staged = None
         if locked:
             self._lock.release()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from latewood.kernel.pure_appender import Appender
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import ReadableBuffer
 
 Slow = Callable[[Any, int, int | None, bool], int]
 
@@ -38,12 +38,6 @@ class Door:
                 if sequence >= 0:
                     return sequence
         return self._slow(payload, ext_id, timestamp_ns, durable)
-
-
-def prefault(buffer: "WriteableBuffer", start: int, stop: int) -> None:
-    """Have memory ready to be written; without system calls there is only the check of the bounds."""
-    if not 0 <= start <= stop <= memoryview(buffer).nbytes:
-        raise ValueError("the bytes are outside the buffer")
 
 
 def largest(payloads: "Iterable[ReadableBuffer]") -> int:

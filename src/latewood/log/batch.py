@@ -26,8 +26,8 @@ class Batch(Protocol):
         """Return the length of one payload."""
         ...
 
-    def pack(self, appender: Appender, start: int) -> int:
-        """Pack payloads from `start` on; return how many there was room for."""
+    def pack(self, appender: Appender, start: int, scratch: memoryview | None) -> int:
+        """Pack payloads from `start` on, or stage them in `scratch`; return how many there was room for."""
         ...
 
 
@@ -48,9 +48,9 @@ class ListBatch:
         """Return the length of one payload."""
         return memoryview(self._payloads[index]).nbytes
 
-    def pack(self, appender: Appender, start: int) -> int:
-        """Pack payloads from `start` on."""
-        return appender.append_many(self._payloads, start, self._ext_ids, self.timestamps_ns)
+    def pack(self, appender: Appender, start: int, scratch: memoryview | None) -> int:
+        """Pack payloads from `start` on, or stage them in `scratch`."""
+        return appender.append_many(self._payloads, start, self._ext_ids, self.timestamps_ns, scratch)
 
 
 class ArrowBatch:
@@ -77,11 +77,11 @@ class ArrowBatch:
         at = self._start + index
         return int(self._lengths[at + 1] - self._lengths[at])
 
-    def pack(self, appender: Appender, start: int) -> int:
-        """Pack payloads from `start` on."""
+    def pack(self, appender: Appender, start: int, scratch: memoryview | None) -> int:
+        """Pack payloads from `start` on, or stage them in `scratch`."""
         first, stop = self._start + start, self._start + self.count
         return appender.append_columns(
-            self._data, self._offsets, self._wide, first, stop, self._ext_ids, self.timestamps_ns
+            self._data, self._offsets, self._wide, first, stop, self._ext_ids, self.timestamps_ns, scratch
         )
 
 

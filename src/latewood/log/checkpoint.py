@@ -11,13 +11,17 @@ _logger = logging.getLogger(__name__)
 
 
 def load_checkpoint(fs: FileSystem, layout: Layout) -> Checkpoint | None:
-    """Return the last checkpoint, or None, with a warning if there is one that cannot be used."""
+    """Return the last checkpoint, or None, with a warning if there is one that cannot be used.
+
+    An empty file is one of a log that nothing was appended to yet.
+    """
     path = layout.checkpoint
     if not fs.exists(path):
         return None
     file = fs.open(path)
     try:
-        return decode(file.pread(SIZE, 0), path)
+        raw = file.pread(SIZE, 0)
+        return decode(raw, path) if raw else None
     except (CorruptError, UnsupportedVersion) as error:
         _logger.warning("%s; the whole open segment is scanned instead", error)
         return None

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from latewood import kernel
 from latewood.clock import Clock, SystemClock
@@ -12,7 +12,7 @@ from latewood.errors import ClosedError, Forked, NotFoundError, ReadOnlyError, U
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
 from latewood.kernel import Record
-from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, U64_MAX, check_number
+from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX, check_number
 from latewood.log.batch import make_batch
 from latewood.log.creation import is_unborn
 from latewood.log.layout import Layout
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from latewood.log.group import GroupCommit
 
 Mode = Literal["a", "r"]
+_OPENED_TO_READ: Final = "the log was opened with mode='r'; open it without to append"
 
 
 class Log:
@@ -132,7 +133,7 @@ class Log:
         """Append many records and return their sequences, which are neighbours.
 
         Payloads are bytes-likes, or a `pyarrow` array of binary values, which is not turned into Python objects.
-        Readers see the batch at once, as far as it lies in one segment and in 4 MiB.
+        Readers see the batch at once, as far as it lies in one segment and in 1 MiB.
 
         Raises:
             RecordTooLarge: one of them never fits; nothing was written.
@@ -150,8 +151,11 @@ class Log:
         """Append one record and return its sequence once it is durable, without blocking the event loop.
 
         Raises:
-            RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
+            UsageError, RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
         """
+        self._check_open()
+        if timestamp_ns is not None:
+            check_number(timestamp_ns, TIMESTAMP_NS_MAX, "timestamp_ns")
         group = self._group_commit()
         sequence = self._writer.try_append(payload, ext_id, timestamp_ns)
         if sequence < 0:
@@ -412,7 +416,10 @@ class _NoWriter(Writer):
     def __getattribute__(self, name: str) -> Any:
         if name in ("close", "__class__"):
             return object.__getattribute__(self, name)
-        raise ReadOnlyError("the log was opened with mode='r'; open it without to append")
+        raise ReadOnlyError(_OPENED_TO_READ)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ReadOnlyError(_OPENED_TO_READ)
 
     def close(self) -> None:
         """Nothing to flush."""

@@ -40,7 +40,10 @@ class ManifestStore:
         return self._decode(slot)
 
     def load_to_write(self) -> Manifest:
-        """Return the current manifest once it is durable: a writer may have been killed before it synced it.
+        """Return the current manifest once it is durable.
+
+        A writer may have been killed before it synced the pointer, or its sync failed, which leaves the byte in
+        memory and clean: it is written again, so that the next sync is a true one.  The slot was synced before it.
 
         Raises:
             ManifestCorrupted, UnsupportedVersion: as `load`.
@@ -48,7 +51,7 @@ class ManifestStore:
         manifest = self.load()
         slot = self._slots.current()
         assert slot is not None
-        self._slots.sync_current(slot)
+        self._slots.publish(slot)
         self._fs.sync_directory(self._layout.root)
         return manifest
 
@@ -67,15 +70,26 @@ class ManifestStore:
 
     def store(self, manifest: Manifest) -> None:
         """Make `manifest` the current one.  Durable on return."""
+        self.publish(self.write(manifest))
+
+    def write(self, manifest: Manifest) -> int:
+        """Write a whole new copy into the slot that is not current, and return that.  If it fails, nothing changed."""
         current = self._slots.current()
         slot = _SECOND_SLOT if current == _FIRST_SLOT else _FIRST_SLOT
         front = encode_front(manifest)
         kept = self._kept_bytes(slot, manifest.entries, len(front))
         pieces = [(0, front), (len(front) + kept, manifest.entries.raw(kept))]
         self._written.pop(slot, None)
-        self._slots.write(slot, pieces, len(front) + manifest.entries.byte_count)  # 1. A whole new copy.
-        self._slots.publish(slot)  # 2. One byte makes it count.
+        self._slots.write(slot, pieces, len(front) + manifest.entries.byte_count)
         self._written[slot] = (manifest.entries, len(front))
+        return slot
+
+    def publish(self, slot: int) -> None:
+        """Make a slot that was written the current one.
+
+        If that fails, either may count: nothing may be written any more.
+        """
+        self._slots.publish(slot)
 
     def is_unfinished_creation(self) -> bool:
         """Say whether nothing here could ever have held a record.

@@ -172,28 +172,34 @@ def _repair(file: File, header: SegmentHeader, checkpoint: Checkpoint | None, st
         except CorruptError:
             _logger.info("%s: the seal was not completed and is cut", file.path)
         else:
+            _rewrite(file, start.offset, size)
             file.truncate(size)
             file.sync()
             return Recovered(file, header, found.tail, flush_failed, footer, 0)
     end, garbage_end = found.tail.offset, found.garbage_end
-    _cut(file, header, start.offset, end, garbage_end)
+    _cut(file, header, start.offset if start.record_count else 0, end, garbage_end)
     if garbage_end > end:
         _logger.warning("%s: %d bytes of a torn tail were cut at byte %d", file.path, garbage_end - end, end)
     return Recovered(file, header, found.tail, flush_failed, None, garbage_end - end)
 
 
 def _cut(file: File, header: SegmentHeader, start: int, end: int, garbage_end: int) -> None:
-    """Leave records [start, end) durable and zeros behind them.
-
-    A sync that failed before the crash may have marked pages clean that never reached the disk.  Records that
-    no checkpoint vouches for are therefore written again, so that the next sync is a true one.
-    """
+    """Leave bytes [start, end) durable, and zeros behind them."""
     full = file_bytes(header.max_size, header.index_interval)
     if start == end == garbage_end and file.size() >= full:
         return
     file.allocate(full)
     for at in range(end, garbage_end, MiB):
         file.pwrite(bytes(min(MiB, garbage_end - at)), at)
-    for at in range(start, end, MiB):
-        file.pwrite(file.pread(min(MiB, end - at), at), at)
+    _rewrite(file, start, end)
     file.sync()
+
+
+def _rewrite(file: File, start: int, stop: int) -> None:
+    """Write bytes as they are, so that the next sync is a true one.
+
+    A sync that failed before the crash may have marked pages clean that never reached the disk: that goes for
+    whatever no checkpoint vouches for.
+    """
+    for at in range(start, stop, MiB):
+        file.pwrite(file.pread(min(MiB, stop - at), at), at)

@@ -8,6 +8,8 @@ Order of writes on roll: docs/crash-safety.md, "roll".
 """
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from latewood.clock import SystemClock
@@ -17,7 +19,7 @@ from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File
 from latewood.kernel import Door
-from latewood.limits import SEGMENT_ID_MAX, TIMESTAMP_NS_MAX, check_number
+from latewood.limits import BATCH_BYTES_MAX, BATCH_RECORDS_SMALL, SEGMENT_ID_MAX, TIMESTAMP_NS_MAX, check_number
 from latewood.log import roll
 from latewood.log.batch import Batch
 from latewood.log.checkpoint import CheckpointFile
@@ -47,6 +49,8 @@ class Writer:
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()
+        self._scratch: memoryview | None = None
+        """Where large batches are packed.  Written from there, they spare the mapping a fault for each page."""
         self._closed: ClosedError | None = None
         self._is_plain = False
         self._system_clock = isinstance(self._clock, SystemClock)
@@ -125,8 +129,7 @@ class Writer:
         done = 0
         try:
             while done < batch.count:
-                self.segment.prefault()
-                packed = batch.pack(self.segment.appender, done)
+                packed = self._pack(batch, done)
                 done += packed
                 if not packed:
                     self._make_room(batch.payload_bytes(done))
@@ -134,6 +137,19 @@ class Writer:
             error.add_note(f"{done} of {batch.count} records were appended, from sequence {first} on")
             raise
         return range(first, first + done)
+
+    def _pack(self, batch: Batch, start: int) -> int:
+        """Append what fits of a batch, and return how much that was."""
+        if batch.count - start >= BATCH_RECORDS_SMALL:
+            self._scratch = self._scratch or memoryview(bytearray(BATCH_BYTES_MAX))
+            if packed := batch.pack(self.segment.appender, start, self._scratch):
+                try:
+                    self.segment.write_staged(self._scratch)
+                except BaseException as error:  # Some of it may be written: only recovery can tell.
+                    self.durability.poison(error)
+                    raise
+                return packed
+        return batch.pack(self.segment.appender, start, None)
 
     def _make_room(self, payload_bytes: int) -> None:
         """Roll, or let appends go further in this segment.  The caller holds `_lock`."""
@@ -152,7 +168,6 @@ class Writer:
             case roll.Room.ROLL:
                 self._roll(self.segment.header.ext_id)
             case roll.Room.ALLOW:
-                self.segment.prefault()
                 durability.allow(payload_bytes)
                 self._poke()
             case roll.Room.RESERVE:
@@ -197,7 +212,8 @@ class Writer:
                 if self.segment.appender.count:
                     self._roll(ext_id)
                 else:
-                    self.segment.write_ext_id(ext_id)
+                    with self._poisoned_by_failure():
+                        self.segment.write_ext_id(ext_id)
             finally:
                 self.durability.end_batch()
 
@@ -310,8 +326,20 @@ class Writer:
             active or self.manifest.active,
             entries,
         )
-        self._store.store(manifest)
+        slot = self._store.write(manifest)
+        with self._poisoned_by_failure():
+            self._store.publish(slot)
         self.manifest = manifest
+
+    @contextmanager
+    def _poisoned_by_failure(self) -> Iterator[None]:
+        """Stop the log if something fails after which the disk may hold the old or the new."""
+        try:
+            yield
+        except LatewoodError as error:
+            with self.durability.lock:
+                self.durability.poison(error)
+                self.durability.check()
 
     # -- in the background ----------------------------------------------------------------------------
 

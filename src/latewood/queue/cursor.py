@@ -4,9 +4,10 @@ Two slots take turns, so a torn commit leaves the one before it.  A cursor is ne
 whoever stores one syncs the log first.  Order of writes: docs/crash-safety.md, "reader commit".
 """
 
+from contextlib import suppress
 from pathlib import Path
 
-from latewood.errors import NotFoundError
+from latewood.errors import LatewoodError, NotFoundError
 from latewood.format.cursor import (
     FILE_BYTES_MAX,
     SIZE,
@@ -16,7 +17,7 @@ from latewood.format.cursor import (
     encode,
     slot_of,
 )
-from latewood.fs import FileSystem, replace_file
+from latewood.fs import File, FileSystem, replace_file
 from latewood.types import Position
 
 _SUFFIX = ".meta"
@@ -60,8 +61,32 @@ def store_cursor(fs: FileSystem, path: Path, known: Cursor | None, position: Pos
         return cursor
     file = fs.open(path, write=True)
     try:
-        file.pwrite(encode(cursor), SLOT_OFFSETS[slot_of(generation)])
-        file.sync()
+        _write_slot(file, SLOT_OFFSETS[slot_of(generation)], encode(cursor))
     finally:
         file.close()
     return cursor
+
+
+def sync_cursors(fs: FileSystem, directory: Path) -> None:
+    """Make every stored position durable: retention must not act on one that a power cut would take back."""
+    for name in cursor_names(fs, directory):
+        with suppress(NotFoundError):  # Removed since we looked.
+            file = fs.open(cursor_path(directory, name))
+            try:
+                file.sync()
+            finally:
+                file.close()
+    if fs.exists(directory):
+        fs.sync_directory(directory)
+
+
+def _write_slot(file: File, at: int, slot: bytes) -> None:
+    before = file.pread(SIZE, at)
+    file.pwrite(slot, at)
+    try:
+        file.sync()
+    except LatewoodError:
+        # Nobody, retention least of all, may see a position that a power cut would take back.
+        with suppress(LatewoodError):
+            file.pwrite(before, at)
+        raise

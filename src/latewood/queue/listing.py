@@ -33,7 +33,9 @@ def list_readers(queue: Queue) -> list[ReaderStatus]:
 def _status(queue: Queue, name: str, directory: Path) -> ReaderStatus:
     try:
         cursor = load_cursor(queue.file_system, cursor_path(directory, name))
-    except (CorruptError, UnsupportedVersion) as error:
+    except CorruptError as error:
+        return ReaderStatus(name, None, None, None, None, f"{error.path} at byte {error.offset}: {error.reason}")
+    except UnsupportedVersion as error:
         return ReaderStatus(name, None, None, None, None, str(error))
     if cursor is None:  # Removed since we looked.
         return ReaderStatus(name, None, None, None, None, "it was removed meanwhile")

@@ -11,7 +11,7 @@ from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
 from latewood.log import Log, LogOptions, Mode
 from latewood.log.layout import segment_id_of
-from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
+from latewood.queue.cursor import cursor_names, cursor_path, load_cursor, sync_cursors
 from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
 from latewood.queue.retention import Plan, ReaderState, RetentionPolicy, SealedSegment, plan
@@ -107,6 +107,7 @@ class Queue(Log):
                 self._swept = True
             retire = self.retention_plan().retire
             if retire:
+                sync_cursors(self._fs, self._layout.readers)
                 self._writer.retire(retire[-1])
             return retire
 
@@ -158,7 +159,9 @@ class Queue(Log):
         """Take a reader's lock; None if the directory cannot be written."""
         with suppress(ReadOnlyError):
             self._fs.make_directory(self._layout.readers)
-            return self._fs.lock(self._layout.readers / f"{name}.lock")
+            lock = self._fs.lock(self._layout.readers / f"{name}.lock")
+            self._fs.sync_directory(self._layout.readers)  # Whoever made this reader may have been killed before that.
+            return lock
         return None
 
 

@@ -42,8 +42,15 @@ class Reader:
         self._taken = 0
 
     def begin(self, start: Start) -> None:
-        """Go to where reading starts, and remember that unless it is where reading stopped."""
-        self._cursor = load_cursor(self._log.file_system, self._path)
+        """Go to where reading starts, and remember that unless it is where reading stopped.
+
+        Only `"resume"` needs the stored position: any other start takes the place of one that is damaged.
+        """
+        try:
+            self._cursor = load_cursor(self._log.file_system, self._path)
+        except CorruptError:
+            if start == "resume":
+                raise
         if start == "resume" and self._cursor is not None and self._cursor.sequence is not None:
             self._check_not_ahead(self._cursor.sequence)
             self._move_to(self._cursor.sequence)

@@ -21,7 +21,9 @@ def verify_queue(
         path = cursor_path(layout.readers, name)
         try:
             load_cursor(fs, path)
-        except (CorruptError, UnsupportedVersion) as error:
-            remedy = f"`latewood readers seek` or `latewood readers rm` {name}"
-            findings.append(Finding("damage", path, 0, str(error), remedy))
+        except CorruptError as error:
+            remedy = f"`latewood readers seek` moves reader {name!r}, and `latewood readers rm` removes it"
+            findings.append(Finding("damage", path, error.offset, error.reason, remedy))
+        except UnsupportedVersion as error:
+            findings.append(Finding("damage", path, 0, str(error), "upgrade Latewood"))
     return verification._replace(findings=findings)

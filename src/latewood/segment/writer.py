@@ -18,8 +18,8 @@ from latewood.format.segment import (
     encode_header,
 )
 from latewood.fs import File, FileSystem
-from latewood.kernel import Appender, index_records, prefault
-from latewood.limits import PREFAULT_BYTES
+from latewood.kernel import Appender, index_records
+from latewood.limits import WRITE_BYTES
 
 U64_MAX = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -77,7 +77,6 @@ class SegmentWriter:
     def __init__(self, file: File, header: SegmentHeader, tail: Tail, wake: memoryview | None) -> None:
         self.file, self.header = file, header
         self._attached_count = tail.record_count
-        self._prefaulted_end = tail.offset // PREFAULT_BYTES * PREFAULT_BYTES + PREFAULT_BYTES
         # All of `file_bytes`, but for a segment that a crash left sealed and trimmed: it gets no more records.
         self._mapping = file.map(file.size(), writable=True)
         self.appender = Appender(
@@ -100,13 +99,16 @@ class SegmentWriter:
         offset, _, *rest = self.appender.state()
         return Tail(offset, *rest)
 
-    def prefault(self) -> None:
-        """Have memory ready for the next appends.  The first stretch is left alone: many logs stay small."""
-        if self.appender.offset + PREFAULT_BYTES // 2 > self._prefaulted_end:
-            start = self._prefaulted_end
-            self._prefaulted_end = min(start + PREFAULT_BYTES, self.records_end_max)
-            if start < self._prefaulted_end:
-                prefault(self._mapping.view, start, self._prefaulted_end)
+    def write_staged(self, scratch: memoryview) -> None:
+        """Write the batch that the appender staged in `scratch`, then publish it."""
+        start = self.appender.offset
+        stop = start + self.appender.staged_bytes
+        at = start
+        while at < stop:
+            end = min(stop, at // WRITE_BYTES * WRITE_BYTES + WRITE_BYTES)
+            self.file.pwrite(scratch[at - start : end - start], at)
+            at = end
+        self.appender.publish_staged()
 
     def write_ext_id(self, ext_id: int) -> None:
         """Change the cohort of a segment that has no records yet."""
