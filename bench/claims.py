@@ -155,7 +155,8 @@ def _reads(effort: Effort) -> Iterator[Claim]:
             pure=_job("ours:Verify", payload_bytes=size, megabytes=megabytes // 8),
             rounds=effort.rounds,
             rivals=[
-                Rival("page cache read, mmap", "peers", _job("raw:PageCacheRead", megabytes=megabytes), _least(0.5)),
+                Rival("page cache read, mmap", "peers", _page_cache(megabytes, copied=True), _least(0.5)),
+                Rival("looked at by memchr, mmap", "peers", _page_cache(megabytes, copied=False)),
             ],
         )
     yield Claim(
@@ -186,6 +187,10 @@ def _reads(effort: Effort) -> Iterator[Claim]:
         ],
         note="checksums looked at; peers give Python bytes",
     )
+
+
+def _page_cache(megabytes: int, *, copied: bool) -> Job:
+    return _job("raw:PageCacheRead", megabytes=megabytes, copied=copied)
 
 
 def _iterate(effort: Effort, store: str) -> Job:

@@ -266,7 +266,6 @@ def test_a_staged_batch_is_not_there_before_it_is_published(kernel: ModuleType) 
     assert writer.staged_bytes == 96
     assert not any(buffer)
     assert scratch[4:8] == bytes(4)
-    assert writer.append(b"meanwhile") == -1
     buffer[8 : 8 + 96] = scratch[:96]
     assert scan_all(kernel, buffer, 8)[0] == []
     writer.publish_staged()
@@ -274,6 +273,17 @@ def test_a_staged_batch_is_not_there_before_it_is_published(kernel: ModuleType) 
     assert buffer == direct
     assert (writer.state(), writer.index(), writer.staged_bytes) == (other.state(), other.index(), 0)
     assert writer.append(b"after", 0, 7) == 103
+
+
+def test_a_single_append_drops_a_batch_that_was_staged_and_never_written(kernel: ModuleType) -> None:
+    buffer, scratch = bytearray(1024), bytearray(256)
+    writer = appender(kernel, buffer, offset=8)
+    assert writer.append_many([b"one", b"two"], 0, 0, 1, scratch) == 2
+    sequence = writer.append(b"instead", 0, 2)
+    writer.publish_staged()
+    assert writer.staged_bytes == 0
+    assert [record.payload for record in scan_all(kernel, buffer, 8)[0]] == [b"instead"]
+    assert writer.sequence == sequence + 1
 
 
 def test_a_scratch_buffer_bounds_what_is_staged(kernel: ModuleType) -> None:
