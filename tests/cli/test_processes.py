@@ -55,7 +55,7 @@ def test_nothing_acknowledged_is_lost_by_a_kill_and_whoever_follows_sees_it_all(
     log = tmp_path / "log"
     ok("init", log, "--segment-bytes", "1KiB")  # A roll now and then is part of it.
     acknowledged: list[str] = []
-    written = []
+    written: list[str] = []
     with process("tail", log, "-f", "--raw", "-n", "9999") as tail:
         for number in range(4):
             with process("append", log, "--ack") as append:

@@ -92,11 +92,11 @@ class Story:
         """Go on from where the log says that it ends; from there on, other records are appended."""
         end = self.log.next_sequence
         self.written = end
-        watermark = self.log.coordinator_watermark
+        sealed = self.promise.watermark.low
         self._promise(
             end=Bounds(self.log.durable_sequence, end),
             lives=(*self.promise.lives, end),
-            watermark=Bounds(watermark, watermark),
+            watermark=Bounds(sealed, max(sealed, self.log.coordinator_watermark)),
         )
 
     @property

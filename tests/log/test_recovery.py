@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,7 +179,7 @@ def test_a_header_of_a_later_version_is_refused_as_such(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [b"rubbish" * 20, b"", b"LWINDEX1\x02\x00"], ids=["rubbish", "empty", "later version"]
+    "damage", [b"rubbish" * 20, b"L", b"LWINDEX1\x02\x00"], ids=["rubbish", "torn", "later version"]
 )
 def test_a_checkpoint_that_cannot_be_used_is_warned_of_and_done_without(
     desk: Desk, damage: bytes, caplog: pytest.LogCaptureFixture
@@ -193,9 +194,10 @@ def test_a_checkpoint_that_cannot_be_used_is_warned_of_and_done_without(
     assert desk.checkpoint().durable_sequence == 6
 
 
-def test_a_missing_checkpoint_is_done_without(desk: Desk) -> None:
+@pytest.mark.parametrize("spoil", [MemFS.remove, lambda fs, path: fs.open(path, write=True).truncate(0)])
+def test_a_missing_or_empty_checkpoint_is_done_without(desk: Desk, spoil: Callable[[MemFS, Path], None]) -> None:
     killed(desk, flushed=2, unflushed=3)
-    desk.fs.remove(desk.layout.checkpoint)
+    spoil(desk.fs, desk.layout.checkpoint)
     log = desk.open()
     assert numbers(log) == [0, 1, 2, 3, 4]
     log.append(b"5", durable=True)
@@ -224,10 +226,18 @@ def test_a_checkpoint_of_another_segment_is_not_used(desk: Desk) -> None:
     ],
     ids=str,
 )
-def test_a_checkpoint_that_contradicts_the_rest_is_not_used(desk: Desk, fields: dict[str, int]) -> None:
+def test_a_checkpoint_that_contradicts_the_rest_is_not_used(desk: Desk, fields: dict[str, Any]) -> None:
     killed(desk, flushed=2, unflushed=3)
     desk.overwrite(desk.layout.checkpoint, encode_checkpoint(desk.checkpoint()._replace(**fields)))
-    assert numbers(desk.open()) == [0, 1, 2, 3, 4]
+    log = desk.open()
+    assert log.append(b"5") == 5
+    assert numbers(log) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_checkpoint_of_more_bytes_than_there_are_does_not_keep_a_log_from_being_read(desk: Desk) -> None:
+    killed(desk, flushed=2, unflushed=3)
+    desk.overwrite(desk.layout.checkpoint, encode_checkpoint(desk.checkpoint()._replace(write_offset=1 << 40)))
+    assert desk.open_to_read().next_sequence == 5
 
 
 def test_what_the_records_say_of_time_and_ids_survives_with_and_without_a_checkpoint(desk: Desk) -> None:

@@ -68,11 +68,13 @@ class Program(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; Ctrl-C ends it quietly."""
+        """Run a command; Ctrl-C ends it quietly, and so does whoever has read enough of its output."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             return ExitCode.INTERRUPTED
+        except BrokenPipeError:
+            return ExitCode.OK
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run the program to its end."""
@@ -93,8 +95,6 @@ def _run(program: Callable[[], Any]) -> int:
         return int(program() or 0)
     except click.Abort:
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:  # Whoever read our output has seen enough.
-        return ExitCode.OK
     except Exception as error:
         if os.environ.get("LATEWOOD_DEBUG"):
             raise

@@ -6,6 +6,7 @@ LATEWOOD_PURE=1 forces.  Both have the same names; `NAME` says which one it is.
 
 # ruff: noqa: TC004 - every name imported for the types is set at run time too
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ if not TYPE_CHECKING:
         from latewood.kernel import pure as _picked
     else:
         try:
-            from latewood import _native as _picked
+            _picked = import_module("latewood._native")  # Not `from latewood`: that package stands above this one.
         except ImportError:
             from latewood.kernel import pure as _picked
     globals().update({name: getattr(_picked, name) for name in __all__})

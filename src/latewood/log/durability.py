@@ -1,6 +1,6 @@
 """What of the open segment is durable, and how far appends may run ahead of that.
 
-Threads: any may call `flush_to` and `reserve`; `_sync_lock` makes one of them the leader whose fdatasync serves
+Threads: any may call `flush_to` and `reserve`; `lock` makes one of them the leader whose fdatasync serves
 all that wait.  A failed sync poisons the log: the kernel has dropped the pages, so a retry would only pretend.
 
 Invariant: no byte of a record is written at or after the `reserved_end` of a durable checkpoint.

@@ -140,15 +140,16 @@ class View:
     def _end_of_active(self) -> Position:
         reader = self._open(*self._active())
         try:
-            start, count = self._checkpointed(reader.segment_id)
+            start, count = self._checkpointed(reader)
             more, offset, *_ = verify(reader.view, start, reader.limit)
             return Position(reader.segment_id, offset, reader.base_sequence + count + more)
         finally:
             reader.close()
 
-    def _checkpointed(self, segment_id: int) -> tuple[int, int]:
+    def _checkpointed(self, reader: SegmentReader) -> tuple[int, int]:
         checkpoint = load_checkpoint(self.fs, self.layout)
-        if checkpoint and checkpoint.segment_id == segment_id:
+        # One that speaks of bytes beyond the file came with another copy of the log.
+        if checkpoint and checkpoint.segment_id == reader.segment_id and checkpoint.write_offset <= reader.limit:
             return checkpoint.write_offset, checkpoint.record_count
         return HEADER_SIZE, 0
 

@@ -146,7 +146,8 @@ class Writer:
                 try:
                     self.segment.write_staged(self._scratch)
                 except BaseException as error:  # Some of it may be written: only recovery can tell.
-                    self.durability.poison(error)
+                    with self.durability.lock:
+                        self.durability.poison(error)
                     raise
                 return packed
         return batch.pack(self.segment.appender, start, None)
