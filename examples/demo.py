@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 from xml.sax.saxutils import escape
@@ -113,10 +114,15 @@ def read(path: Path) -> None:
     print(json.dumps({"read": count, "digest": digest.hexdigest(), "in_order": in_order}))
 
 
-def start(role: str, path: Path, run: int = 0) -> subprocess.Popen[str]:
-    """Start this file as another process."""
+@contextmanager
+def started(role: str, path: Path, run: int = 0) -> Iterator[subprocess.Popen[str]]:
+    """Start this file as another process, which does not outlive the block."""
     command = [sys.executable, __file__, "--role", role, "--log", str(path), "--run", str(run)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 # -- the story --------------------------------------------------------------------------------------------
@@ -124,7 +130,7 @@ def start(role: str, path: Path, run: int = 0) -> subprocess.Popen[str]:
 
 def run_writer(path: Path, run: int, enough: int, chance: random.Random) -> tuple[list[Acknowledged], float]:
     """Let a writer run until it has acknowledged enough, kill it in mid-flight, and return all it acknowledged."""
-    with start("writer", path, run) as writer:
+    with started("writer", path, run) as writer:
         assert writer.stdout is not None
         reopen_ms = float(writer.stdout.readline())
         batches = []
@@ -148,7 +154,7 @@ def tell_story(path: Path, runs: int, progress: "Progress") -> Result:
     """Run, kill, count, clean up."""
     chance = random.Random(42)
     latewood.open(path, segment_bytes_max=SEGMENT_BYTES).close()
-    with start("reader", path) as reader:
+    with started("reader", path) as reader:
         acknowledged: list[Acknowledged] = []
         kills, reopen_ms = [], []
         for run in range(runs):

@@ -4,6 +4,7 @@
 
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::types::PyBytes;
 
 use crate::appender::Appender;
@@ -22,6 +23,11 @@ impl Door {
     #[new]
     fn new(slow: Py<PyAny>) -> Self {
         Self { appender: GilCell::new(None), slow }
+    }
+
+    /// `slow` is usually a method of whoever owns the door: without this, neither would ever be freed.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.slow)
     }
 
     /// Send appends to `appender`, or, without one, all of them to Python.

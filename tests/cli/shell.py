@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import queue
+import select
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from latewood.cli.main import program
 
 PROGRAM: Final = [sys.executable, "-m", "latewood.cli"]
 TIMEOUT_S: Final = 60
+CTRL_C: Final = "\x03"
 
 
 def run(*arguments: str | Path, stdin: str | bytes | None = None) -> Result:
@@ -128,26 +130,52 @@ def process(*arguments: str | Path, prefix: Sequence[str] = ()) -> Iterator[Proc
             stream.close()
 
 
-def on_terminal(*arguments: str | Path, typed: str = "", hide: Sequence[str] = ()) -> tuple[int, str]:
+def on_terminal(*arguments: str | Path, typed: str = "", after: str = "", hide: Sequence[str] = ()) -> tuple[int, str]:
     """Run a command on a terminal; return its exit code and what the terminal shows.
 
-    `hide` names packages that it must not find.
+    A text is `typed` once `after` was shown.  `hide` names packages that the command must not find.
     """
-    script = f"import sys; sys.modules.update(dict.fromkeys({list(hide)})); from latewood.cli.main import main; main()"
+    script = (
+        "import os, sys; os.close(os.open(os.ttyname(0), os.O_RDWR))\n"  # so that Ctrl-C reaches the process
+        f"sys.modules.update(dict.fromkeys({list(hide)}))\n"
+        "from latewood.cli.main import main; main()"
+    )
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    popen = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    if typed:
-        os.write(ours, typed.encode())
-    shown = b"".join(iter(lambda: _read(ours), b""))
-    os.close(ours)
-    return popen.wait(TIMEOUT_S), shown.decode().replace("\r\n", "\n")
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+    ) as popen:
+        os.close(theirs)
+        shown = _converse(ours, typed, after)
+        os.close(ours)
+        return popen.wait(TIMEOUT_S), shown.replace("\r\n", "\n")
 
 
-def _read(descriptor: int) -> bytes:
+def _converse(terminal: int, typed: str, after: str) -> str:
+    """Type once `after` was shown, and return all that is shown until the program ends.
+
+    A Ctrl-C between Python's prompt and its read goes unheard; as a person would, we press it again.
+    """
+    shown, waiting = "", True
+    for _ in range(TIMEOUT_S):
+        if waiting and typed and after in shown:
+            os.write(terminal, typed.encode())
+            waiting = False
+        while select.select([terminal], [], [], 1)[0]:
+            piece = _read(terminal)
+            if not piece:
+                return shown
+            shown += piece
+            if waiting and typed and after in shown:
+                break
+        waiting = waiting or typed == CTRL_C
+    message = f"it did not end, and showed this: {shown}"
+    raise TimeoutError(message)
+
+
+def _read(terminal: int) -> str:
     try:
-        return os.read(descriptor, 65536)
+        return os.read(terminal, 65536).decode()
     except OSError:  # Linux says EIO when the other side of a terminal is closed.
-        return b""
+        return ""

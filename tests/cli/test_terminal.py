@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.shell import ok, on_terminal, row, rows
+from tests.cli.shell import CTRL_C, ok, on_terminal, row, rows
 
 BOLD = "\x1b[1m"
-CTRL_C = "\x03"
 CTRL_D = "\x04"
+QUESTION = "[y/N]: "
 
 
 def test_a_terminal_gets_a_table(log: Path) -> None:
@@ -29,7 +29,7 @@ def test_rich_draws_where_it_is_installed(log: Path, command: str) -> None:
     code, shown = on_terminal(command, log)
     assert code == 0
     assert BOLD in shown
-    assert "1.0 KiB" in shown
+    assert " KiB" in shown
 
 
 def test_without_rich_there_is_plain_text(log: Path) -> None:
@@ -45,7 +45,7 @@ def test_the_format_can_be_chosen_on_a_terminal_too(log: Path) -> None:
 
 
 def test_a_person_types_lines_and_ends_with_ctrl_d(log: Path) -> None:
-    code, shown = on_terminal("append", log, typed=f"hello\nworld\n{CTRL_D}")
+    code, shown = on_terminal("append", log, typed=f"hello\nworld\n{CTRL_D}", after="")
     assert code == 0
     assert "2 appended and durable, sequences 100 to 101" in shown
     assert [record["payload"] for record in rows("tail", log, "-n", "2")] == ["hello", "world"]
@@ -54,7 +54,7 @@ def test_a_person_types_lines_and_ends_with_ctrl_d(log: Path) -> None:
 @pytest.mark.parametrize(("typed", "code", "left"), [("y\n", 0, 1), ("n\n", 1, None), ("\n", 1, None)])
 def test_cleanup_asks_before_it_deletes(log: Path, typed: str, code: int, left: int | None) -> None:
     before = row("info", log)["segment_count"]
-    found, shown = on_terminal("cleanup", log, "--max-bytes", "0", typed=typed)
+    found, shown = on_terminal("cleanup", log, "--max-bytes", "0", typed=typed, after=QUESTION)
     assert found == code
     assert f"Delete {before - 1} segments with " in shown
     assert "[y/N]" in shown
@@ -64,9 +64,9 @@ def test_cleanup_asks_before_it_deletes(log: Path, typed: str, code: int, left: 
 @pytest.mark.parametrize("typed", [CTRL_C, CTRL_D], ids=["ctrl-c", "ctrl-d"])
 def test_a_question_can_be_left(log: Path, typed: str) -> None:
     before = row("info", log)["segment_count"]
-    code, shown = on_terminal("cleanup", log, "--max-bytes", "0", typed=typed)
-    assert code in (1, 130)
-    assert "Traceback" not in shown or typed == CTRL_C  # It may come before the program has begun.
+    code, shown = on_terminal("cleanup", log, "--max-bytes", "0", typed=typed, after=QUESTION)
+    assert code == 130
+    assert shown.rpartition(QUESTION)[2].strip() in ("", "^C", "^C^C")
     assert row("info", log)["segment_count"] == before
 
 
@@ -79,20 +79,20 @@ def test_cleanup_does_not_ask_when_it_is_told_not_to(log: Path) -> None:
 
 def test_removing_a_reader_is_asked_about(log: Path) -> None:
     ok("readers", "seek", log, "billing", "--earliest", "--create")
-    assert on_terminal("readers", "rm", log, "billing", typed="n\n")[0] == 1
+    assert on_terminal("readers", "rm", log, "billing", typed="n\n", after=QUESTION)[0] == 1
     assert len(rows("readers", "ls", log)) == 1
-    assert on_terminal("readers", "rm", log, "billing", typed="y\n")[0] == 0
+    assert on_terminal("readers", "rm", log, "billing", typed="y\n", after=QUESTION)[0] == 0
     assert rows("readers", "ls", log) == []
 
 
 def test_rebuilding_is_asked_about_and_shows_progress(log: Path) -> None:
     (log / "manifest.current").unlink()
-    code, shown = on_terminal("rebuild", log, typed="n\n")
+    code, shown = on_terminal("rebuild", log, typed="n\n", after=QUESTION)
     assert code == 1
     assert "rebuild: 1 of " in shown
     assert "Replace the manifest by one of " in shown
     assert "nothing was written" in shown
-    assert on_terminal("rebuild", log, typed="y\n")[0] == 0
+    assert on_terminal("rebuild", log, typed="y\n", after=QUESTION)[0] == 0
     assert row("verify", log)["is_sound"]
 
 

@@ -8,7 +8,16 @@ import pytest
 
 ASK = "from latewood import kernel; print(kernel.NAME, kernel.Record.__module__)"
 WITHOUT = "import sys; sys.modules['latewood._native'] = None; "
-BROKEN = "import builtins; real = builtins.__import__\ndef broken(name, *rest):\n    if 'kernel' in name: return real(name, *rest)\n    if 'latewood' == name and rest[2] and '_native' in rest[2]: raise RuntimeError('broken')\n    return real(name, *rest)\nbuiltins.__import__ = broken\n"  # noqa: E501 - a program in one line
+BROKEN = """
+import sys
+
+class Broken:
+    def find_spec(self, name, path=None, target=None):
+        if name == "latewood._native":
+            raise RuntimeError("broken")
+
+sys.meta_path.insert(0, Broken())
+"""
 
 
 def ask(program: str, pure: str | None) -> subprocess.CompletedProcess[str]:

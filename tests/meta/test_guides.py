@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from latewood import errors
+from latewood import errors, limits
 from tests.meta import markdown
 from tests.meta.test_docs import ROOT, RUNNABLE, run_page
 
@@ -14,6 +14,25 @@ PAGES: Final = [
     for page in [*sorted(ROOT.glob("docs/guide/*.md")), *sorted(ROOT.glob("docs/format/*.md"))]
     if any(fence.info in RUNNABLE for fence in markdown.fences(page.read_text()))
 ]
+BOUNDS: Final = {
+    "docs/adr/0008-one-native-module.md": [
+        f"Batches of {limits.BATCH_RECORDS_SMALL} records",
+        f"pieces of {limits.WRITE_BYTES // limits.KiB} KiB",
+        f"pieces of {limits.BATCH_BYTES_MAX // limits.MiB} MiB",
+    ],
+    "docs/adr/0012-background-checkpoints.md": [
+        f"After each {limits.CHECKPOINT_BYTES // limits.MiB} MiB",
+        f"reserves {limits.RESERVE_BYTES // limits.MiB} MiB",
+    ],
+    "docs/format/checkpoint.md": [
+        f"after each {limits.CHECKPOINT_BYTES // limits.MiB} MiB",
+        f"reserves {limits.RESERVE_BYTES // limits.MiB} MiB",
+    ],
+    "docs/format/record.md": [f"in {limits.BATCH_BYTES_MAX // limits.MiB} MiB"],
+    "docs/guide/durability.md": [f"in {limits.BATCH_BYTES_MAX // limits.MiB} MiB"],
+    "docs/guide/readers-and-retention.md": [f"at {limits.READ_BYTES_MAX // limits.MiB} MiB"],
+}
+"""What pages say of the bounds in `latewood.limits`."""
 OPERATING: Final = ROOT / "docs" / "guide" / "operating.md"
 
 
@@ -28,3 +47,9 @@ def test_the_guide_for_operators_knows_every_error() -> None:
     assert {"Poisoned", "ManifestCorrupted"} <= names
     text = OPERATING.read_text()
     assert not {name for name in names if f"`{name}`" not in text and f"`latewood.{name}`" not in text}
+
+
+@pytest.mark.parametrize("page", BOUNDS)
+def test_a_page_names_the_bounds_of_the_source(page: str) -> None:
+    text = " ".join((ROOT / page).read_text().split())
+    assert [bound for bound in BOUNDS[page] if bound not in text] == []

@@ -1,6 +1,6 @@
 """What of the open segment is durable, and how far appends may run ahead of that.
 
-Threads: any may call `flush_to` and `reserve`; `lock` makes one of them the leader whose fdatasync serves
+Threads: any may call `flush_to` and `reserve`; `_rounds` makes one of them the leader whose fdatasync serves
 all that wait.  A failed sync poisons the log: the kernel has dropped the pages, so a retry would only pretend.
 
 Invariant: no byte of a record is written at or after the `reserved_end` of a durable checkpoint.
@@ -9,6 +9,7 @@ Order of writes: docs/crash-safety.md, "flush" and "checkpoint".
 
 import threading
 from contextlib import suppress
+from typing import Final
 
 from latewood.errors import LatewoodError, Poisoned
 from latewood.format.checkpoint import Checkpoint
@@ -18,6 +19,9 @@ from latewood.log import roll
 from latewood.log.checkpoint import CheckpointFile
 from latewood.segment import SegmentWriter, Tail
 
+_ROUND_MAX_S: Final = 1.0
+"""A thread that waits for another's sync looks for itself after this."""
+
 
 class Durability:
     """Syncs, checkpoints and reservations of one log."""
@@ -26,6 +30,10 @@ class Durability:
         self._file = checkpoint_file
         self.lock = threading.RLock()
         """Held while syncing, and by the writer while it replaces the segment."""
+        self._rounds = threading.Condition(threading.Lock())
+        """Wakes those that a sync may have served.  Held for moments only, and guards `_led`."""
+        self._led = False
+        """Whether a leader is at work for all that wait."""
         self._gate = threading.Lock()
         """Guards what the appender is allowed."""
         self._segment: SegmentWriter
@@ -64,11 +72,30 @@ class Durability:
         Raises:
             Poisoned: a sync failed, now or before.
         """
-        if self.durable_sequence >= stop:
+        if self.durable_sequence >= stop or not self._becomes_leader(stop):
             return
-        with self.lock:
-            if self.durable_sequence < stop:
-                self._sync(reserved_end=None)
+        try:
+            with self.lock:
+                if self.durable_sequence < stop:
+                    self._sync(reserved_end=None)
+        finally:
+            with self._rounds:
+                self._led = False
+                self._rounds.notify_all()
+
+    def _becomes_leader(self, stop: int) -> bool:
+        """Wait until every record below `stop` is durable, or until it is this thread's turn to see to that.
+
+        Nobody queues for `lock` meanwhile: the leader that leaves it comes back at once, with one more record, and
+        would sync again before those that it has served get in to see it.
+        """
+        with self._rounds:
+            while self._led and self.durable_sequence < stop:
+                if not self._rounds.wait(_ROUND_MAX_S):
+                    break  # A slow disk, or a leader that was interrupted: `lock` decides.
+            leads = self.durable_sequence < stop
+            self._led = self._led or leads
+            return leads
 
     def reserve(self, payload_bytes: int) -> None:
         """Let appends go on, at least by one of this size, behind a durable checkpoint.
