@@ -37,7 +37,7 @@ impl Room {
     /// The whole size of a record with this payload, if it may be packed too.
     #[inline]
     pub fn admit(&mut self, length: usize) -> Option<usize> {
-        if length >= SEAL as usize || self.is_full() {
+        if length >= SEAL as usize || self.records == 0 {
             return None;
         }
         let size = record::size(length);

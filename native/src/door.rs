@@ -3,8 +3,8 @@
 //! It outlives the segments, so a caller may keep it: whoever opens a segment sets its appender here.
 
 use pyo3::exceptions::PyOverflowError;
-use pyo3::prelude::*;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::appender::Appender;

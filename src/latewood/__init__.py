@@ -1,4 +1,4 @@
-"""A durable, segmented log for Python programs and for Spark."""
+"""A durable, segmented log for Python programs."""
 
 from latewood.errors import (
     BadName,

@@ -113,7 +113,7 @@ class ManifestCorrupted(CorruptError):
 
 
 class DataLost(LatewoodError):
-    """Records that a policy removed before this reader came to them."""
+    """Records that were removed, mostly by a policy, before this reader came to them."""
 
     def __init__(self, start: int, stop: int) -> None:
         super().__init__(start, stop)
@@ -121,8 +121,8 @@ class DataLost(LatewoodError):
 
     def __str__(self) -> str:
         return (
-            f"records {self.start} to {self.stop - 1} were retired; the log begins at {self.stop}: "
-            f"seek there to go on without them"
+            f"records {self.start} to {self.stop - 1} are gone, by retention or before a rebuild; "
+            f"seek to {self.stop} to go on without them"
         )
 
 

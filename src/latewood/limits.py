@@ -35,9 +35,6 @@ CHECKPOINT_BYTES: Final = 1 * MiB
 RESERVE_BYTES: Final = 16 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
 
-MAPPED_SEGMENTS_MAX: Final = 16
-"""Each mapping keeps a file descriptor and address space."""
-
 READ_RECORDS_MAX: Final = 1024
 """Records handed out by one scan of a reader: bounds its memory, and what a lost reader repeats."""
 

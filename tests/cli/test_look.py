@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import latewood
+from latewood.log.listing import list_segments
 from tests.cli.conftest import flip
 from tests.cli.shell import complaint, ok, row, rows, run
 
@@ -52,6 +53,21 @@ def test_segments_are_listed_beside_a_writer(log: Path) -> None:
     with latewood.open(log) as opened:
         opened.append(b"more")
         assert sum(one["record_count"] for one in rows("segments", log)) == 101
+
+
+def test_segments_that_come_and_go_meanwhile_leave_no_gap(log: Path) -> None:
+    with latewood.open(log) as writer, latewood.open(log, mode="r") as opened:
+        listing = list_segments(opened)
+        found = [next(listing)]
+        writer.retention = latewood.RetentionPolicy(max_bytes=2100)
+        retired = writer.cleanup()
+        writer.seal()
+        writer.append(b"more")
+        found += listing
+    assert retired
+    assert [one.segment_id for one in found] == [0, *range(retired[-1] + 1, found[-1].segment_id + 1)]
+    assert [one.state for one in found[-2:]] == ["sealed", "open"]
+    assert found[-1].first_sequence == 100
 
 
 def test_a_missing_segment_is_corruption_by_name(log: Path, sealed: Path) -> None:

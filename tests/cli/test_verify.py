@@ -32,6 +32,34 @@ def test_a_flipped_payload_is_found_deep_down_by_file_and_byte(log: Path, sealed
     assert f"latewood: {sealed} at byte 64: " in result.stderr
 
 
+def test_a_durable_record_that_is_gone_from_the_open_segment_is_damage(log: Path) -> None:
+    segment = max(log.glob("segments/*/*/*/*.q"))
+    data = bytearray(segment.read_bytes())
+    data[104:144] = bytes(40)
+    segment.write_bytes(data)
+    result = run("verify", log)
+    assert result.exit_code == 4
+    assert f"{segment} at byte 104: a durable record is damaged" in result.stderr
+
+
+def test_an_open_segment_without_a_header_is_damage(log: Path) -> None:
+    segment = max(log.glob("segments/*/*/*/*.q"))
+    segment.write_bytes(segment.read_bytes()[:40])
+    assert run("verify", log).exit_code == 4
+    for command in ("cat", "info", "append"):
+        assert complaint(command, log, code=4, stdin="a\n").startswith(f"{segment} at byte ")
+
+
+def test_a_missing_open_segment_is_corruption(log: Path) -> None:
+    segment = max(log.glob("segments/*/*/*/*.q"))
+    segment.unlink()
+    for command in ("cat", "tail", "info", "segments", "append", "seal"):
+        assert complaint(command, log, code=4, stdin="a\n").startswith(
+            f"{segment} at byte 0: the active segment is missing"
+        )
+    assert run("verify", log).exit_code == 4
+
+
 def test_damage_is_said_in_every_format(log: Path, sealed: Path) -> None:
     sealed.unlink()
     for name in ("table", "json", "jsonl", "csv"):

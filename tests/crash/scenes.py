@@ -41,6 +41,19 @@ def append(story: Story) -> None:
     story.append(2)
 
 
+def append_across_sectors(story: Story) -> None:
+    """Enough that a lost sector has whole records behind it."""
+    story.append(12)
+    story.append(1, durable=True)
+    story.append(12)
+
+
+def roll_across_sectors(story: Story) -> None:
+    story.append(20)
+    story.roll()
+    append_across_sectors(story)
+
+
 def append_slowly(story: Story) -> None:
     story.append_slowly(5)
     story.flush()
@@ -169,6 +182,14 @@ def cleanup(story: Story) -> None:
     story.append(1, durable=True)
 
 
+def cleanup_of_all(story: Story) -> None:
+    """When every sealed segment is gone, only `current.sealed` remembers the watermark."""
+    story.roll(watermark=5)
+    story.commit("billing", 17)
+    story.cleanup()
+    story.append(1, durable=True)
+
+
 def everything(story: Story) -> None:
     """One life, from beginning to end."""
     story.append(3, durable=True)
@@ -190,10 +211,12 @@ SCENES: Final = {
     "create": Scene(create, before=None),
     "append": Scene(append),
     "append in part": Scene(append_slowly, some_records, PAGES),
+    "append across sectors": Scene(append_across_sectors, before=None, options=PAGES),
     "batch": Scene(batch, some_records),
     "flush": Scene(flush, some_records),
     "checkpoint": Scene(checkpoint, some_records, PAGES, small_reserve=True),
     "roll": Scene(roll, some_records),
+    "roll across sectors": Scene(roll_across_sectors, options=PAGES),
     "roll by size": Scene(roll_by_size, options=TINY),
     "roll by size, reserving": Scene(roll_by_size, small_reserve=True),
     "roll an empty segment": Scene(roll_an_empty_segment, before_an_oversize_record, TINY),
@@ -203,6 +226,7 @@ SCENES: Final = {
     "reader across segments": Scene(reader_across_segments, two_segments),
     "remove reader": Scene(remove_reader, with_a_reader),
     "cleanup": Scene(cleanup, with_much_behind),
+    "cleanup of all": Scene(cleanup_of_all, with_much_behind),
     "everything": Scene(everything, before=None),
     "everything in pages": Scene(everything, before=None, options=PAGES),
 }

@@ -1,12 +1,12 @@
 """A process that answers each record it is sent with one of its own: `python -m tests.kernel.echo KERNEL FILE ROUNDS`.
 
 The file holds two wake buffers and two segments: one way and back.  Nobody sleeps but on the wake buffers, and for
-longer than the whole test may take: so one missed wake is seen at once, without a clock.
+longer than the whole test may take: so one missed wake fails it.  A wake too many is no fault: a writer may be
+held up between moving the epoch and its system call, and then wakes who has armed since.
 """
 
 import importlib
 import mmap
-import struct
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,7 +17,7 @@ from tests.kernel.packing import EMPTY_STATE
 MODULES: Final = {"native": "latewood._native", "pure": "latewood.kernel.pure"}
 WAKES: Final = 4096
 PAYLOAD: Final = b"ball"
-LONG_NS: Final = 100_000_000_000
+LONG_NS: Final = 600_000_000_000
 
 
 def file_bytes(rounds: int) -> int:
@@ -57,8 +57,6 @@ class Side:
                 return
             self.waits += 1
             self.kernel.wait(wake, epoch, LONG_NS)
-            (now,) = struct.unpack_from("<I", wake, 4)
-            assert now != epoch, "slept until the end, so a wake was missed"
 
     def _look(self) -> bool:
         segment = self._segments[self._theirs]

@@ -53,7 +53,7 @@ EXAMPLES: Final[dict[str, dict[str, Example]]] = {
     "manifest": {
         "header": Example("manifest.2", 0, "manifest", "HEADER_SIZE"),
         "active": Example("manifest.2", 32, "manifest", "ACTIVE_SIZE"),
-        "entry": Example("manifest.2", 85, "manifest", "ENTRY_SIZE"),
+        "entry": Example("manifest.2", 85, "entries", "ENTRY_SIZE"),
     },
     "pointer": {"pointer": Example("segments/current.sealed", 0, "pointer", "SIZE")},
     "checkpoint": {"checkpoint": Example("index.meta", 0, "checkpoint", "SIZE")},

@@ -5,8 +5,11 @@ named by its number in the page.  Of a console block, what follows a `$ ` is run
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import Any
 
 
@@ -16,9 +19,14 @@ def run_python(text: str, page: str, line: int, namespace: dict[str, Any]) -> No
 
 
 def run_console(text: str, page: str, line: int) -> None:
-    result = subprocess.run(["bash", "-euo", "pipefail", "-c", commands(text)], check=False)
-    if result.returncode:
-        sys.exit(f"{page}:{line}: a command of this block exits {result.returncode}")
+    bash = subprocess.Popen(["bash", "-euo", "pipefail", "-c", commands(text)], start_new_session=True)
+    try:
+        returncode = bash.wait()
+    finally:
+        with suppress(ProcessLookupError):  # What a failing block left in the background ends with it.
+            os.killpg(bash.pid, signal.SIGKILL)
+    if returncode:
+        sys.exit(f"{page}:{line}: a command of this block exits {returncode}")
 
 
 def commands(text: str) -> str:

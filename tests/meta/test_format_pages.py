@@ -40,8 +40,9 @@ def test_the_examples_of_a_page_are_what_the_code_writes(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_tables_of_a_page_are_those_of_the_source(page: str) -> None:
-    source = importlib.import_module(f"latewood.format.{page}").__doc__ or ""
-    assert shown_tables(read(page)) == shown_tables(source)
+    modules = dict.fromkeys([page, *(example.module for example in format_examples.EXAMPLES[page].values())])
+    sources = [importlib.import_module(f"latewood.format.{module}").__doc__ or "" for module in modules]
+    assert shown_tables(read(page)) == [table for source in sources for table in shown_tables(source)]
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -86,4 +86,4 @@ def decode(raw: bytes, path: Path) -> Checkpoint:
     """
     _FRAME.check(raw, path)
     fields = _LAYOUT.unpack_from(raw)
-    return Checkpoint(*fields[5:], flush_failure_flag=bool(fields[2]))
+    return Checkpoint._make((*fields[5:], bool(fields[2])))

@@ -73,7 +73,7 @@ def decode_file(raw: bytes, path: Path) -> Cursor:
 
     Raises:
         CorruptError: neither slot is sound.
-        UnsupportedVersion: a later program wrote the only readable slot.
+        UnsupportedVersion: a later program wrote one of them.
     """
     if len(raw) in _LEGACY:
         *segment, offset = _LEGACY[len(raw)].unpack(raw)

@@ -1,5 +1,15 @@
 """The manifest's entries as they stand on disk, decoded one at a time.
 
+Entry of a sealed segment, `ENTRY_SIZE` bytes and its path:
+
+| offset | size | field     | type | meaning                                      |
+| -----: | ---: | --------- | ---- | -------------------------------------------- |
+|      0 |    8 | start_seq | u64  | first sequence                               |
+|      8 |    8 | end_seq   | u64  | last sequence                                |
+|     16 |    8 | size      | u64  | file size in bytes                           |
+|     24 |    2 | path_len  | u16  | bytes of path                                |
+|     26 |    N | path      | [u8] | UTF-8, relative to the log                   |
+
 A log may have a hundred thousand sealed segments; opening it must not decode them.  The table keeps their
 bytes and finds an entry by arithmetic where all have the same length, which is so until segment ids pass nine
 digits; then it walks them once.

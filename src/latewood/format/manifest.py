@@ -21,15 +21,7 @@ Active segment, `ACTIVE_SIZE` bytes and its path:
 |     20 |    2 | path_len  | u16  | bytes of path                                |
 |     22 |    N | path      | [u8] | UTF-8, relative to the log                   |
 
-Entry of a sealed segment, `ENTRY_SIZE` bytes and its path:
-
-| offset | size | field     | type | meaning                                      |
-| -----: | ---: | --------- | ---- | -------------------------------------------- |
-|      0 |    8 | start_seq | u64  | first sequence                               |
-|      8 |    8 | end_seq   | u64  | last sequence                                |
-|     16 |    8 | size      | u64  | file size in bytes                           |
-|     24 |    2 | path_len  | u16  | bytes of path                                |
-|     26 |    N | path      | [u8] | UTF-8, relative to the log                   |
+The entries of sealed segments follow: see `entries.py`.
 
 Little-endian.  The checksum covers every byte: first the entries, then header and active segment with the
 checksum's own field as zero.  In that order a roll extends the entries' checksum by one entry and need not read

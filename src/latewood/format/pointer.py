@@ -63,5 +63,5 @@ def decode(raw: bytes, path: Path) -> SealedPointer:
         UnsupportedVersion: a later program wrote it.
     """
     _FRAME.check(raw, path)
-    fields = _LAYOUT.unpack_from(raw)
-    return SealedPointer(*fields[5:], flush_failure_flag=bool(fields[2]))
+    _, _, failed, _, _, segment_id, watermark, durable_bytes = _LAYOUT.unpack_from(raw)
+    return SealedPointer(segment_id, watermark, durable_bytes, bool(failed))

@@ -15,7 +15,7 @@ Then, for the records number 0, interval, 2 x interval, … of the segment, `ENT
 | offset | size | field         | type | meaning                                                 |
 | -----: | ---: | ------------- | ---- | ------------------------------------------------------- |
 |      0 |    8 | offset        | u64  | where the record begins in the file                     |
-|      8 |    8 | max_timestamp | u64  | largest timestamp in the log up to that record, included |
+|      8 |    8 | max_timestamp | u64  | largest timestamp in the segment, at least, up to that record |
 
 Little-endian.  It stands where the next record would, so whoever scans the records meets it and needs to look
 nowhere else.  The footer follows at once.  Format: docs/format/seal.md

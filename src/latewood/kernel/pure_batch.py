@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from google_crc32c import extend
 
-from latewood.kernel.pure_record import HEAD, HEADER, PADDING, PREFIX, SEAL, U64_MAX, as_bytes, as_view, size
+from latewood.kernel.pure_record import FRONT, HEADER, PADDING, PREFIX, SEAL, U64_MAX, as_bytes, as_view, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -152,25 +152,30 @@ def slices(data: "ReadableBuffer", places: memoryview) -> "Iterator[bytes]":
         yield view[start:stop].tobytes()
 
 
-def _seeds(lengths: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> "Iterable[int]":
-    """Return the CRC of each record up to its payload."""
+def _prefixes(
+    lengths: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview"
+) -> "tuple[list[bytes], Iterable[int]]":
+    """Return timestamp and ext_id of each record as stored, and its CRC up to there."""
     if isinstance(timestamps_ns, int) and isinstance(ext_ids, int):
         prefix = PREFIX.pack(timestamps_ns, ext_ids)
         seeds = {length: extend(length, prefix) for length in set(lengths)}
-        return map(seeds.__getitem__, lengths)
-    return map(extend, lengths, map(PREFIX.pack, _each(timestamps_ns), _each(ext_ids)))
+        return [prefix] * len(lengths), map(seeds.__getitem__, lengths)
+    prefixes = list(map(PREFIX.pack, _each(timestamps_ns), _each(ext_ids)))
+    return prefixes, map(extend, lengths, prefixes)
 
 
 def encode(payloads: list[bytes], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> tuple[bytes, int]:
     """Return the records as they go to disk, but for the first one's mark, and that mark."""
     lengths = list(map(len, payloads))
-    marks = list(map(extend, _seeds(lengths, timestamps_ns, ext_ids), payloads))
+    prefixes, seeds = _prefixes(lengths, timestamps_ns, ext_ids)
+    marks = list(map(extend, seeds, payloads))
     if 0 in marks:
         marks = [mark or SEAL for mark in marks]
     first, marks[0] = marks[0], 0
     paddings = {length: PADDING[length & 7] for length in set(lengths)}
-    parts = [b""] * (3 * len(payloads))
-    parts[0::3] = map(HEAD.pack, lengths, marks, _each(timestamps_ns), _each(ext_ids))
-    parts[1::3] = payloads
-    parts[2::3] = map(paddings.__getitem__, lengths)
+    parts = [b""] * (4 * len(payloads))
+    parts[0::4] = map(FRONT.pack, lengths, marks)
+    parts[1::4] = prefixes
+    parts[2::4] = payloads
+    parts[3::4] = map(paddings.__getitem__, lengths)
     return b"".join(parts), first

@@ -29,12 +29,10 @@ SEAL: Final = 0xFFFFFFFF
 U64_MAX: Final = 0xFFFFFFFFFFFFFFFF
 PADDING: Final = tuple(bytes(-length & 7) for length in range(8))
 
-HEAD: Final = struct.Struct(
+FRONT: Final = struct.Struct(
     "<"
     "I"  # length
     "I"  # checksum
-    "Q"  # timestamp_ns
-    "Q"  # ext_id
 )
 PREFIX: Final = struct.Struct(
     "<"

@@ -31,21 +31,32 @@ class SegmentInfo(NamedTuple):
 
 
 def list_segments(log: Log) -> Iterator[SegmentInfo]:
-    """Yield the segments of a log, the oldest first.  Those that are retired meanwhile are left out.
+    """Yield the segments of a log, the oldest first.
+
+    Works beside a writer: what is retired meanwhile is left out, and what is sealed meanwhile is not.
 
     Raises:
         CorruptError: a header or footer is damaged, or a segment is missing.
     """
-    view = log.view()
+    view, last = log.view(), -1
+    while True:
+        for entry in _entries_after(view, last):
+            last = entry.segment_id
+            path = view.layout.absolute(entry.path)
+            try:
+                yield _sealed(view.fs, path, entry)
+            except NotFoundError as error:
+                if entry.start_sequence >= log.first_sequence:
+                    raise ManifestCorrupted("the segment is missing", path, 0) from error
+        opened = _open(view)  # This looks at the manifest again.
+        if not any(True for _ in _entries_after(view, last)):
+            yield opened
+            return
+
+
+def _entries_after(view: View, segment_id: int) -> Iterator[SegmentEntry]:
     entries = view.manifest.entries
-    for index in range(len(entries)):
-        entry = entries[index]
-        try:
-            yield _sealed(view.fs, view.layout.absolute(entry.path), entry)
-        except NotFoundError as error:
-            if entry.start_sequence >= log.first_sequence:
-                raise ManifestCorrupted("the segment is missing", view.layout.absolute(entry.path), 0) from error
-    yield _open(view)
+    return (entries[index] for index in range(entries.index_after_segment(segment_id), len(entries)))
 
 
 def _sealed(fs: FileSystem, path: Path, entry: SegmentEntry) -> SegmentInfo:

@@ -31,12 +31,12 @@ def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wak
     try:
         if recovered.footer:
             check_no_unknown_successor(fs, layout, recovered.footer)
-        if previous:
+        if recovered.footer:  # The roll that is still to be finished writes the pointer.
+            writer.coordinator_watermark = recovered.footer.coordinator_watermark
+        elif previous:
             writer.coordinator_watermark = mend_pointer(fs, layout, previous).coordinator_watermark
         elif pointer := load_pointer(fs, layout):  # Every sealed segment was retired, the one it names too.
             writer.coordinator_watermark = pointer.coordinator_watermark
-        if recovered.footer:
-            writer.coordinator_watermark = recovered.footer.coordinator_watermark
         writer.start(manifest, recovered, background=background)
     except BaseException:
         recovered.file.close()

@@ -10,7 +10,10 @@ _INTERVAL_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """How a log rolls and flushes.  A log may be reopened with others; they hold from the next segment on."""
+    """How a log rolls and flushes.
+
+    A log may be reopened with others.  Size and index interval of a segment hold from the next segment on.
+    """
 
     segment_bytes_max: int = 64 * MiB
     """Roll before header and records pass this. Larger: fewer files, longer retention steps."""

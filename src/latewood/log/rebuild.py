@@ -32,6 +32,12 @@ class Assembly(NamedTuple):
     active: SegmentSummary
     problems: list[Problem]
 
+    @property
+    def first_sequence(self) -> int:
+        """The oldest sequence that they hold."""
+        assert self.active.header is not None
+        return self.entries[0].start_sequence if self.entries else self.active.header.base_record_count
+
 
 class RebuildReport(NamedTuple):
     """What a rebuild found, and whether it wrote a manifest."""
@@ -84,7 +90,30 @@ def _read(fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] |
     if not summaries:
         message = f"there are no segments under {layout.segments}: nothing to rebuild from"
         raise NotFoundError(message)
-    return assemble(summaries, layout), len(paths)
+    assembly = assemble(summaries, layout)
+    assembly.problems.extend(_missing(fs, layout, assembly))
+    return assembly, len(paths)
+
+
+def _missing(fs: FileSystem, layout: Layout, assembly: Assembly) -> list[Problem]:
+    """Say what the old manifest and the last checkpoint, if they can be read, know of and the segments lack."""
+    manifest, checkpoint = _old_manifest(fs, layout), load_checkpoint(fs, layout)
+    first, end = assembly.first_sequence, assembly.end_sequence
+    first_known = manifest.first_sequence if manifest else first  # What is not known to have been there was retired.
+    end_known = max(manifest.next_sequence if manifest else 0, checkpoint.durable_sequence if checkpoint else 0)
+    gaps = [(first_known, first), (end, end_known)]
+    return [
+        Problem(layout.segments, f"records {start} to {stop - 1}, which were durable, are missing")
+        for start, stop in gaps
+        if start < stop
+    ]
+
+
+def _old_manifest(fs: FileSystem, layout: Layout) -> Manifest | None:
+    try:
+        return ManifestStore(fs, layout).load()
+    except (CorruptError, UnsupportedVersion):
+        return None
 
 
 def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
@@ -135,10 +164,10 @@ def _entry(summary: SegmentSummary, layout: Layout) -> SegmentEntry:
 
 def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> list[Problem]:
     assert last.header is not None
-    starts = [entry.start_sequence for entry in entries[1:]] + [last.header.base_record_count]
-    paths = [layout.absolute(entry.path) for entry in entries[1:]] + [last.path]
+    following = [(entry.start_sequence, layout.absolute(entry.path)) for entry in entries[1:]]
+    following.append((last.header.base_record_count, last.path))
     gaps = []
-    for entry, start, path in zip(entries, starts, paths, strict=True):
+    for entry, (start, path) in zip(entries, following, strict=False):
         if start != entry.end_sequence + 1:
             gaps.append(Problem(path, f"records {entry.end_sequence + 1} to {start - 1} are missing before it"))
     return gaps
@@ -167,5 +196,5 @@ def _generation(store: ManifestStore) -> int:
 def _report(assembly: Assembly, found: int, *, written: bool) -> RebuildReport:
     header = assembly.active.header
     assert header is not None
-    first = assembly.entries[0].start_sequence if assembly.entries else header.base_record_count
-    return RebuildReport(found, len(assembly.entries) + 1, first, header.base_record_count, assembly.problems, written)
+    used, first = len(assembly.entries) + 1, assembly.first_sequence
+    return RebuildReport(found, used, first, header.base_record_count, assembly.problems, written)

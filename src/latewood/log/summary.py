@@ -22,6 +22,8 @@ class SegmentSummary(NamedTuple):
     """By the footer; of an open segment, or in a deep look, as counted."""
     problem: str | None
     problem_offset: int
+    records_end: int = 0
+    """Where the records end, if they are sound."""
 
     @property
     def is_sealed(self) -> bool:
@@ -48,12 +50,14 @@ def _summarize(file: File, *, deep: bool) -> SegmentSummary:
     try:
         header = read_header(file)
         footer = _footer_of(file)
-        count = footer.record_count if footer and not deep else _count_records(file, header, footer)
+        counted = (
+            (footer.record_count, footer.index_offset) if footer and not deep else _count_records(file, header, footer)
+        )
     except CorruptError as error:
         return SegmentSummary(file.path, size, header, footer, 0, error.reason, error.offset)
     except UnsupportedVersion as error:
         return SegmentSummary(file.path, size, header, footer, 0, str(error), 0)
-    return SegmentSummary(file.path, size, header, footer, count, None, 0)
+    return SegmentSummary(file.path, size, header, footer, counted[0], None, 0, counted[1])
 
 
 def _footer_of(file: File) -> SegmentFooter | None:
@@ -64,8 +68,8 @@ def _footer_of(file: File) -> SegmentFooter | None:
         return None
 
 
-def _count_records(file: File, header: SegmentHeader, footer: SegmentFooter | None) -> int:
-    """Check every record, and the seal; return how many records there are.
+def _count_records(file: File, header: SegmentHeader, footer: SegmentFooter | None) -> tuple[int, int]:
+    """Check every record, and the seal; return how many records there are, and where they end.
 
     Raises:
         CorruptError: a record or the seal is damaged.
@@ -82,4 +86,4 @@ def _count_records(file: File, header: SegmentHeader, footer: SegmentFooter | No
             raise CorruptError("the footer does not agree with the records", file.path, end)
     elif footer or state in (BAD, END):
         raise CorruptError("a record does not match its checksum", file.path, end)
-    return count
+    return count, end

@@ -103,17 +103,21 @@ class _Check:
         path = self._layout.absolute(active.path)
         if self._manifest.active_base != self._expected:
             self._damage(path, 0, f"records {self._expected} to {self._manifest.active_base - 1} are missing")
+        checkpoint = load_checkpoint(self._fs, self._layout)  # First: a writer may go on while we count.
         summary = self._summary(path, torn_tail_ok=True)
-        checkpoint = load_checkpoint(self._fs, self._layout)
-        if summary is None or summary.header is None:
+        if summary is None:
+            return
+        if summary.header is None:
+            self._damage(path, summary.problem_offset, summary.problem or "there is no header")
             return
         if summary.header.base_record_count != self._manifest.active_base:
             self._damage(path, 0, "header and manifest do not agree")
         durable = active.write_offset
         if checkpoint and checkpoint.segment_id == active.segment_id:
             durable = max(durable, checkpoint.write_offset)
-        if summary.problem and summary.problem_offset < durable:
-            self._damage(path, summary.problem_offset, "a durable record is damaged")
+        end = summary.problem_offset if summary.problem else summary.records_end
+        if end < durable:
+            self._damage(path, end, "a durable record is damaged")
         elif summary.problem:
             self._warn(path, summary.problem_offset, "a torn tail", "opening the log to append cuts it")
 

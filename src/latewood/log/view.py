@@ -88,9 +88,9 @@ class View:
             end = self.end().sequence  # Before the search: what is appended meanwhile comes after it.
             try:
                 found = self._search_timestamp(min(max(timestamp_ns, 0), U64_MAX))
-            except NotFoundError:
+            except NotFoundError as error:
                 if not self.refresh():
-                    raise
+                    raise ManifestCorrupted("a segment of the log is missing", self.layout.segments, 0) from error
             else:
                 return end if found is None else found
 
@@ -99,9 +99,9 @@ class View:
         while True:
             try:
                 end = self._end_of_active()
-            except NotFoundError:
+            except NotFoundError as error:
                 if not self.refresh():
-                    raise
+                    raise ManifestCorrupted("the active segment is missing", self._active()[0], 0) from error
             else:
                 if not self.refresh() or self.manifest.active.segment_id == end.segment_id:
                     return end

@@ -95,6 +95,8 @@ class Reader:
     def poll(self, max_records: int = READ_RECORDS_MAX, timeout: float | None = 0.0) -> list[Record]:
         """Return up to `max_records`, waiting at most `timeout` seconds (None: for ever) for the first.
 
+        There may be more at once than are returned: a call does not reach past the end of a segment.
+
         Raises:
             DataLost, CorruptError: as `next`.
         """

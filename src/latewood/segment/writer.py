@@ -127,9 +127,8 @@ class SegmentWriter:
         footer = self._footer(tail, block, now_ns, coordinator_watermark, flush_failed=flush_failed)
         written = block[:4] + b"\0\0\0\0" + block[8:] + encode_footer(footer)
         self.file.pwrite(written, tail.offset)
-        marks = self._mapping.view.cast("I")
-        marks[tail.offset // 4 + 1] = int.from_bytes(block[4:8], "little")
-        marks.release()
+        with self._mapping.view[tail.offset : tail.offset + 8] as head, head.cast("I") as words:
+            words[1] = int.from_bytes(block[4:8], "little")
         size = tail.offset + len(written)
         self.file.truncate(size)
         self.file.sync()

@@ -1,0 +1,105 @@
+"""A queue's readers and its retention do what their model does, whatever happens to them."""
+
+from typing import ClassVar
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+
+from latewood import RetentionPolicy
+from tests.model.effort import effort
+from tests.model.machine import Machine, timestamps_ns
+from tests.model.pair import Pair
+from tests.model.queue_pair import QueuePair
+
+pytestmark = pytest.mark.slow
+
+names = st.sampled_from(("billing", "etl", "audit"))
+counts = st.integers(1, 20)
+policies = st.just(RetentionPolicy()) | st.builds(
+    RetentionPolicy,
+    max_bytes=st.none() | st.integers(0, 4096),
+    max_age_ms=st.none() | st.sampled_from((0, 499, 500, 2_000)),
+    ignore_readers_silent_ms=st.none() | st.sampled_from((0, 499, 500, 2_000)),
+)
+
+
+def some_reader(machine: "QueueMachine") -> bool:
+    return bool(machine.pair.handles)
+
+
+class QueueMachine(Machine):
+    """Everything that can be done to a queue."""
+
+    pair_type: ClassVar[type[Pair]] = QueuePair
+    pair: QueuePair
+
+    def _reader(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.pair.handles)), "reader")
+
+    @rule(name=names, start=st.sampled_from(("resume", "earliest", "latest")))
+    def open_reader(self, name: str, start: str) -> None:
+        self.pair.open_reader(name, start)
+
+    @rule(name=names, data=st.data())
+    def open_reader_at(self, name: str, data: st.DataObject) -> None:
+        self.pair.open_reader(name, data.draw(st.integers(0, self.pair.model.end + 1), "sequence"))
+
+    @precondition(some_reader)
+    @rule(data=st.data())
+    def next(self, data: st.DataObject) -> None:
+        self.pair.next(self._reader(data))
+
+    @precondition(some_reader)
+    @rule(data=st.data(), count=counts)
+    def poll(self, data: st.DataObject, count: int) -> None:
+        self.pair.poll(self._reader(data), count)
+
+    @precondition(some_reader)
+    @rule(data=st.data(), count=counts)
+    def read_arrow(self, data: st.DataObject, count: int) -> None:
+        self.pair.read_arrow(self._reader(data), count)
+
+    @precondition(some_reader)
+    @rule(data=st.data())
+    def iterate(self, data: st.DataObject) -> None:
+        self.pair.iterate(self._reader(data))
+
+    @precondition(some_reader)
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        self.pair.commit(self._reader(data))
+
+    @precondition(some_reader)
+    @rule(data=st.data())
+    def read_and_commit(self, data: st.DataObject) -> None:
+        name = self._reader(data)
+        self.pair.iterate(name)
+        self.pair.commit(name)
+
+    @precondition(some_reader)
+    @rule(data=st.data())
+    def seek(self, data: st.DataObject) -> None:
+        self.pair.seek(self._reader(data), data.draw(st.integers(0, self.pair.model.end + 1), "sequence"))
+
+    @precondition(some_reader)
+    @rule(data=st.data(), timestamp_ns=timestamps_ns)
+    def seek_time(self, data: st.DataObject, timestamp_ns: int) -> None:
+        self.pair.seek_time(self._reader(data), timestamp_ns)
+
+    @precondition(some_reader)
+    @rule(data=st.data())
+    def close_reader(self, data: st.DataObject) -> None:
+        self.pair.close_reader(self._reader(data))
+
+    @rule(name=names)
+    def remove_reader(self, name: str) -> None:
+        self.pair.remove_reader(name)
+
+    @rule(policy=policies)
+    def cleanup(self, policy: RetentionPolicy) -> None:
+        self.pair.cleanup(policy)
+
+
+def test_a_queue_does_what_its_model_does(campaign: bool) -> None:  # noqa: FBT001
+    run_state_machine_as_test(QueueMachine, settings=effort(campaign=campaign))
