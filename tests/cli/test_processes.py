@@ -204,6 +204,18 @@ def test_a_full_disk_behind_stdout_is_an_error(long_log: Path) -> None:
         assert result.stderr == "latewood: standard input or output: No space left on device\n"
 
 
+def test_a_disk_without_room_keeps_what_was_acknowledged(log: Path) -> None:
+    script = 'ulimit -f 16; seq 1000 | latewood append "$LOG" --ack --segment-bytes 64KiB'  # No file above 16 KiB.
+    result = bash(script, log)
+    assert result.returncode == 1
+    summary, error = result.stderr.splitlines()
+    assert "free some space" in error
+    assert "records were appended" in error
+    count = len(result.stdout.split())
+    assert summary == f"latewood: {count} appended and durable, sequences 100 to {count + 99}"
+    assert payloads(log)[100:] == [str(number + 1) for number in range(count)]
+
+
 def test_closed_streams_harm_no_log(log: Path) -> None:
     assert bash('latewood append "$LOG" <&- >&- 2>&-', log).returncode == 0
     assert bash('echo more | latewood append "$LOG" >&- 2>&-', log).returncode == 0

@@ -5,7 +5,7 @@ import pytest
 
 import latewood
 from tests.cli.conftest import flip
-from tests.cli.shell import complaint, ok, row, run
+from tests.cli.shell import complaint, ok, row, rows, run
 
 
 @pytest.mark.parametrize("flags", [[], ["--deep"]])
@@ -116,6 +116,30 @@ def test_a_missing_segment_needs_consent(log: Path) -> None:
     assert run("rebuild", log, "--dry-run", "--accept-loss").exit_code == 4
     assert run("rebuild", log, "--yes", "--accept-loss").exit_code == 0
     assert ok("tail", log, "-n", "1", "--raw") == "record 99\n"
+
+
+@pytest.mark.parametrize("lost", ["manifest.current", "index.meta", None])
+def test_a_missing_newest_segment_needs_consent_as_long_as_anything_remembers_it(log: Path, lost: str | None) -> None:
+    newest = max(log.glob("segments/*/*/*/*.q"))
+    first = rows("segments", log)[-1]["first_sequence"]
+    newest.unlink()
+    if lost:
+        (log / lost).unlink()
+    for flag in ("--dry-run", "--yes"):
+        result = run("rebuild", log, flag)
+        assert result.exit_code == 4
+        assert f"records {first} to 99, which were durable, are missing" in result.stderr
+    assert run("rebuild", log, "--yes", "--accept-loss").exit_code == 0
+
+
+def test_a_torn_tail_needs_no_consent(log: Path) -> None:
+    newest = max(log.glob("segments/*/*/*/*.q"))
+    end = row("info", log)["active_bytes"]
+    flip(newest, end + 4)
+    (log / "manifest.current").unlink()
+    assert run("rebuild", log, "--yes").exit_code == 0
+    ok("append", log, stdin="more\n")
+    assert ok("tail", log, "-n", "2", "--raw") == "record 99\nmore\n"
 
 
 def test_a_log_that_is_being_written_is_not_rebuilt(log: Path) -> None:

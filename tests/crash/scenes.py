@@ -80,7 +80,7 @@ def flush(story: Story) -> None:
 
 
 def checkpoint(story: Story) -> None:
-    for _ in range(4):
+    for _ in range(8):
         story.append(2)
         story.housekeep()
     story.append(2, durable=True)
@@ -142,6 +142,15 @@ def reader(story: Story) -> None:
     story.append(1)
     story.commit("billing", 1)
     story.commit("billing", 1)
+
+
+def reader_beside(story: Story) -> None:
+    """The reader of another process makes durable what it commits, for the writer has not."""
+    story.make_reader_beside("billing")
+    story.append(3)
+    story.commit("billing", 5)
+    story.append(9)
+    story.commit("billing", 8)
 
 
 def reader_across_segments(story: Story) -> None:
@@ -223,6 +232,7 @@ SCENES: Final = {
     "cohort": Scene(cohort, some_records),
     "close": Scene(close, some_records),
     "reader": Scene(reader, some_records),
+    "reader beside": Scene(reader_beside, some_records),
     "reader across segments": Scene(reader_across_segments, two_segments),
     "remove reader": Scene(remove_reader, with_a_reader),
     "cleanup": Scene(cleanup, with_much_behind),

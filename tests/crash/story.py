@@ -177,6 +177,13 @@ class Story:
         start = self.log.first_sequence
         self._reader(name, Bounds(start, start))
 
+    def make_reader_beside(self, name: str) -> None:
+        """Make a reader as another process would, that has not opened the log to write."""
+        self._reader(name, Bounds(-1, 0))
+        beside = Queue.open(ROOT, mode="r", fs=self.fs, clock=self.clock)
+        self.readers[name] = beside.reader(name, "earliest")
+        self._reader(name, Bounds(0, 0))
+
     def adopt_reader(self, name: str) -> None:
         """Open a reader that an earlier program left."""
         self.readers[name] = self.log.reader(name)

@@ -74,25 +74,31 @@ def check_cuts(fs: MortalFS, scene: Scene, limit: int) -> None:
         check(survivor, scene.options)
 
 
+def die(scene: Scene, number: int, limit: int, dropped_site: str | None = None) -> None:
+    """Play a scene up to an operation that is not done any more, and go on from there."""
+    fs = MortalFS()
+    fs.dropped_site = dropped_site
+    story = begin(scene, fs)
+    fs.dies_at = number
+    with pytest.raises(Killed):
+        story = play(scene, fs, story)
+    fs.bury()
+    promise = fs.note
+    assert isinstance(promise, Promise)
+    if story:  # Not only what is durable: what was appended survives the program.
+        promise = promise.but(end=Bounds(story.written, promise.end.high))
+    try:
+        goes_on(fs, scene, promise, limit)
+    except Exception as error:
+        error.add_note(f"killed before operation {number}, owing {promise}")
+        raise
+
+
 @pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
 def test_a_program_may_die_before_any_operation(scene: Scene, campaign: bool) -> None:  # noqa: FBT001
     with bounds_of(scene):
         for number in range(1, operations_of(scene) + 1):
-            fs = MortalFS()
-            story = begin(scene, fs)
-            fs.dies_at = number
-            with pytest.raises(Killed):
-                story = play(scene, fs, story)
-            fs.bury()
-            promise = fs.note
-            assert isinstance(promise, Promise)
-            if story:  # Not only what is durable: what was appended survives the program.
-                promise = promise.but(end=Bounds(story.written, promise.end.high))
-            try:
-                goes_on(fs, scene, promise, CUTS_CAMPAIGN if campaign else CUTS)
-            except Exception as error:
-                error.add_note(f"killed before operation {number}, owing {promise}")
-                raise
+            die(scene, number, CUTS_CAMPAIGN if campaign else CUTS)
 
 
 @pytest.mark.parametrize("reopens", [True, False], ids=["reopening", "going on"])

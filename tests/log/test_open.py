@@ -377,6 +377,23 @@ def test_a_log_that_cannot_be_opened_leaves_no_descriptor_open(tmp_path: Path, d
     assert descriptors() == before
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to count descriptors in")
+def test_a_log_that_is_refused_after_its_tail_was_read_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    with latewood.open(tmp_path / "log", segment_bytes_max=512) as log:
+        log.append(b"a")
+        log.flush()
+        old = {path: path.read_bytes() for path in log.path.glob("manifest.*")}
+        log.roll()
+        log.append(b"b")
+    for path, data in old.items():
+        path.write_bytes(data)
+    before = descriptors()
+    for _ in range(3):
+        with pytest.raises(ManifestCorrupted, match="the manifest does not know it"):
+            latewood.open(tmp_path / "log")
+    assert descriptors() == before
+
+
 def test_a_crash_that_cannot_be_mended_now_leaves_nothing_open(desk: Desk) -> None:
     log = desk.open()
     log.append(b"a")

@@ -1,7 +1,7 @@
 """The rules that a log and a queue have in common: appending, opening again, dying, and bad weather."""
 
 import logging
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 from unittest import mock
 
 from hypothesis import strategies as st
@@ -31,29 +31,57 @@ payload_bytes = st.sampled_from((40, 0, 1, 8, 104, 300)) | st.integers(0, 600)
 """Mostly a few lengths, so that a record takes the place of one that was lost, and ghosts behind it show."""
 ext_ids = st.integers(0, 5) | st.just((1 << 64) - 1)
 timestamps_ns = st.integers(0, 40).map(lambda number: START_NS + number * 100_000_000)
+seldom = st.sampled_from((False, False, False, True))
 cuts = st.builds(Cut, st.integers(0, 63), st.integers(0, 7))
 breakages = st.tuples(
-    st.sampled_from(("sync", "sync_directory", "pwrite", "rename", "allocate", "remove", "truncate")),
-    st.sampled_from((".q", "", "index.meta", ".1", ".2", "manifest.current", "current.sealed", ".meta", "segments", "q")),
+    st.sampled_from(("sync", "sync", "sync", "sync_directory", "pwrite", "rename", "allocate", "remove", "truncate")),
+    st.sampled_from(("", ".q", "index.meta", ".1", ".2", ".current", ".sealed", ".tmp", ".meta", "readers", "/q")),
     st.integers(0, 3),
 )
 
 
-@st.composite
-def batches(draw: st.DrawFn) -> dict[str, Any]:
-    """Arguments of `append_many`: small batches, which the kernel packs in place, and large ones, which it stages."""
-    count = draw(st.integers(1, 12) | st.integers(28, 36) | st.integers(1, 200))
-    lengths = draw(st.lists(payload_bytes if count <= 12 else st.integers(0, 48), min_size=1, max_size=5))
-    batch: dict[str, Any] = {
-        "payload_bytes": [lengths[index % len(lengths)] for index in range(count)],
-        "arrow": draw(st.booleans()),
-    }
-    if draw(st.booleans()):
-        batch["ext_ids"] = [(draw(ext_ids) + index) % (1 << 64) for index in range(count)] if count < 4 else range(count)
-    if draw(st.booleans()):
-        start, step = draw(timestamps_ns), draw(st.integers(-1_000, 1_000))
-        batch["timestamps_ns"] = [start + index * step for index in range(count)]
-    return batch
+class Batch(NamedTuple):
+    """Arguments of `append_many`, briefly: a failure prints them."""
+
+    count: int
+    lengths: list[int]
+    """Taken in turn."""
+    ext_id_step: int
+    timestamp_ns: int | None
+    timestamp_step_ns: int
+    arrow: bool
+
+    def arguments(self) -> dict[str, Any]:
+        numbers = range(self.count)
+        start = self.timestamp_ns
+        return {
+            "payload_bytes": [self.lengths[number % len(self.lengths)] for number in numbers],
+            "ext_ids": [number * self.ext_id_step for number in numbers],
+            "timestamps_ns": start and [start + number * self.timestamp_step_ns for number in numbers],
+            "arrow": self.arrow,
+        }
+
+
+small_batches = st.builds(
+    Batch,
+    count=st.integers(1, 12),
+    lengths=st.lists(payload_bytes, min_size=1, max_size=4),
+    ext_id_step=st.integers(0, 2),
+    timestamp_ns=st.none() | timestamps_ns,
+    timestamp_step_ns=st.integers(-1_000, 1_000),
+    arrow=st.booleans(),
+)
+"""The kernel packs them in place."""
+large_batches = st.builds(
+    Batch,
+    count=st.integers(28, 36) | st.integers(1, 200),
+    lengths=st.lists(st.integers(0, 48), min_size=1, max_size=4),
+    ext_id_step=st.integers(0, 2),
+    timestamp_ns=st.none() | timestamps_ns,
+    timestamp_step_ns=st.integers(-1_000, 1_000),
+    arrow=st.booleans(),
+)
+"""The kernel stages them."""
 
 
 class Machine(RuleBasedStateMachine):
@@ -74,12 +102,15 @@ class Machine(RuleBasedStateMachine):
         tear_bytes=st.sampled_from((512, 4096)),
         plain=st.booleans(),
         small_reserve=st.booleans(),
+        count=st.integers(0, 40),
     )
-    def begin(self, options: LogOptions, tear_bytes: int, plain: bool, small_reserve: bool) -> None:  # noqa: FBT001
+    def begin(self, options: LogOptions, tear_bytes: int, plain: bool, small_reserve: bool, count: int) -> None:  # noqa: FBT001
         if small_reserve:
             self._patches.start()
             self._is_patched = True
         self.pair = self.pair_type(options, tear_bytes=tear_bytes, plain=plain)
+        for _ in range(count):
+            self.pair.append(40)
 
     def teardown(self) -> None:
         logging.disable(logging.NOTSET)
@@ -94,7 +125,7 @@ class Machine(RuleBasedStateMachine):
             self.pair.verify()
             self.pair.look()
 
-    @rule(payload_bytes=payload_bytes, ext_id=ext_ids, timestamp_ns=st.none() | timestamps_ns, durable=st.booleans())
+    @rule(payload_bytes=payload_bytes, ext_id=ext_ids, timestamp_ns=st.none() | timestamps_ns, durable=seldom)
     def append(self, **record: Any) -> None:
         self.pair.append(**record)
 
@@ -103,9 +134,9 @@ class Machine(RuleBasedStateMachine):
         for _ in range(count):
             self.pair.append(payload_bytes)
 
-    @rule(batch=batches(), durable=st.booleans())
-    def append_many(self, batch: dict[str, Any], durable: bool) -> None:  # noqa: FBT001
-        self.pair.append_many(**batch, durable=durable)
+    @rule(batch=small_batches | large_batches, durable=seldom)
+    def append_many(self, batch: Batch, durable: bool) -> None:  # noqa: FBT001
+        self.pair.append_many(**batch.arguments(), durable=durable)
 
     @rule()
     def flush(self) -> None:
@@ -120,30 +151,24 @@ class Machine(RuleBasedStateMachine):
         self.pair.clock.advance(ms=ms)
         self.pair.housekeep()
 
-    @rule(options=options)
-    def reopen(self, options: LogOptions | None) -> None:
-        self.pair.reopen(options)
+    @rule(killed=st.booleans(), options=options)
+    def end(self, killed: bool, options: LogOptions | None) -> None:  # noqa: FBT001
+        self.pair.kill(options) if killed else self.pair.reopen(options)
 
-    @rule(options=options)
-    def kill(self, options: LogOptions | None) -> None:
-        self.pair.kill(options)
-
-    @rule(cut=cuts, options=options)
-    def cut_power(self, cut: Cut, options: LogOptions | None) -> None:
+    @rule(count=st.integers(0, 12), payload_bytes=st.sampled_from((104, 40, 300)), cut=cuts, options=options)
+    def cut_power(self, count: int, payload_bytes: int, cut: Cut, options: LogOptions | None) -> None:
+        for _ in range(count):
+            self.pair.append(payload_bytes)
         self.pair.cut_power(cut, options)
 
-    @rule(operations=st.integers(0, 40), fate=st.none() | cuts)
+    @rule(operations=st.integers(0, 12), fate=st.none() | cuts)
     def doom(self, operations: int, fate: Cut | None) -> None:
         self.pair.doom(operations, fate)
 
-    @rule(bytes_left=st.integers(0, 4096))
-    def fill_disk(self, bytes_left: int) -> None:
-        self.pair.fill_disk(bytes_left)
-
-    @rule(breakage=breakages)
-    def break_disk(self, breakage: tuple[str, str, int]) -> None:
-        self.pair.break_disk(*breakage)
-
-    @rule()
-    def clear_up(self) -> None:
+    @rule(weather=st.just("fair") | st.integers(0, 4096) | breakages)
+    def change_weather(self, weather: str | int | tuple[str, str, int]) -> None:
         self.pair.clear_up()
+        if isinstance(weather, tuple):
+            self.pair.break_disk(*weather)
+        elif isinstance(weather, int):
+            self.pair.fill_disk(weather)

@@ -263,8 +263,9 @@ class Pair:
         """Say whether log and model agree, now that nothing is under way."""
         log, model = self.log, self.model
         assert (log.first_sequence, log.next_sequence) == (model.first, model.end)
-        assert model.durable <= log.durable_sequence <= model.end
-        model.durable = log.durable_sequence  # It says so, so it owes it.
+        assert log.durable_sequence <= model.end
+        assert model.durable <= log.durable_sequence or self.is_poisoned
+        model.durable = max(model.durable, log.durable_sequence)  # It says so, so it owes it.
         assert list(log.scan()) == model.records[model.first :]
         assert self._stops() == model.stops
         segment = log._writer.segment
@@ -281,7 +282,8 @@ class Pair:
         with Queue.open(ROOT, mode="r", fs=self.fs, clock=self.clock) as other:
             assert list(other.scan()) == self.model.records[self.model.first :]
             assert (other.first_sequence, other.next_sequence) == (self.model.first, self.model.end)
-            assert other.durable_sequence <= self.log.durable_sequence
+            assert other.durable_sequence <= (self.model.end if self.is_poisoned else self.log.durable_sequence)
+            self.model.durable = max(self.model.durable, other.durable_sequence)  # It says so, so it owes it.
 
     def read(self, start: int | None, stop: int | None) -> None:
         """Compare a slice of the records, in each of the ways to read them."""
@@ -328,21 +330,23 @@ class Pair:
         assert list(log.scan()) == after.records[first:end], "records differ"
         new = after.copy()
         new.options, new.first, new.records = self.options, first, after.records[:end]
-        self._settle_segments(before, new, reopened=reopened)
+        self._settle_segments(before, new)
         self._settle_cursors(before, new, powerless=powerless)
-        assert log.durable_sequence == end if reopened else before.durable <= log.durable_sequence <= end
-        new.durable = log.durable_sequence
+        assert log.durable_sequence == end or not reopened
+        new.durable = max(before.durable, log.durable_sequence)
         self.model = new
 
-    def _settle_segments(self, before: Model, new: Model, *, reopened: bool) -> None:
+    def _settle_segments(self, before: Model, new: Model) -> None:
         stops = set(self._stops())
-        sealed = sorted({*before.sealed, *before.half_sealed, *new.sealed})
-        assert {stop for stop in before.stops if stop > new.first} <= stops <= {segment.stop for segment in sealed}
-        new.sealed = [one for one in sealed if one.stop in stops or one.stop <= new.first]
-        new.half_sealed = [] if reopened else [one for one in sealed if one not in new.sealed]
+        # A seal that was begun earlier comes first: a log that it poisoned begins no other.
+        sealed = {one.stop: one for one in (*new.sealed, *before.half_sealed, *before.sealed)}
+        assert {stop for stop in before.stops if stop > new.first} <= stops <= set(sealed)
+        begun = sorted(one for stop, one in sealed.items() if stop not in stops and stop > new.first)
+        new.half_sealed = begun if self.is_poisoned else []
+        new.sealed = sorted(one for stop, one in sealed.items() if stop in stops or stop <= new.first)
         segment = self.log._writer.segment
         assert segment.header.ext_id in before.cohorts | new.cohorts
-        new.cohorts = frozenset({segment.header.ext_id}) if reopened else before.cohorts | new.cohorts
+        new.cohorts = before.cohorts | new.cohorts if self.is_poisoned else frozenset({segment.header.ext_id})
         new.offset, new.bytes_max = segment.appender.offset, segment.records_end_max
         new.since_ns = self.log._writer._first_append_ns
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from latewood import RetentionPolicy
+from latewood.queue import Start
 from tests.model.effort import effort
 from tests.model.machine import Machine, timestamps_ns
 from tests.model.pair import Pair
@@ -15,7 +16,6 @@ from tests.model.queue_pair import QueuePair
 pytestmark = pytest.mark.slow
 
 names = st.sampled_from(("billing", "etl", "audit"))
-counts = st.integers(1, 20)
 policies = st.just(RetentionPolicy()) | st.builds(
     RetentionPolicy,
     max_bytes=st.none() | st.integers(0, 4096),
@@ -38,7 +38,7 @@ class QueueMachine(Machine):
         return data.draw(st.sampled_from(sorted(self.pair.handles)), "reader")
 
     @rule(name=names, start=st.sampled_from(("resume", "earliest", "latest")))
-    def open_reader(self, name: str, start: str) -> None:
+    def open_reader(self, name: str, start: Start) -> None:
         self.pair.open_reader(name, start)
 
     @rule(name=names, data=st.data())
@@ -46,36 +46,31 @@ class QueueMachine(Machine):
         self.pair.open_reader(name, data.draw(st.integers(0, self.pair.model.end + 1), "sequence"))
 
     @precondition(some_reader)
-    @rule(data=st.data())
-    def next(self, data: st.DataObject) -> None:
-        self.pair.next(self._reader(data))
-
-    @precondition(some_reader)
-    @rule(data=st.data(), count=counts)
-    def poll(self, data: st.DataObject, count: int) -> None:
-        self.pair.poll(self._reader(data), count)
-
-    @precondition(some_reader)
-    @rule(data=st.data(), count=counts)
-    def read_arrow(self, data: st.DataObject, count: int) -> None:
-        self.pair.read_arrow(self._reader(data), count)
-
-    @precondition(some_reader)
-    @rule(data=st.data())
-    def iterate(self, data: st.DataObject) -> None:
-        self.pair.iterate(self._reader(data))
+    @rule(data=st.data(), how=st.sampled_from(("next", "poll", "read_arrow", "iterate")), count=st.integers(1, 20))
+    def read(self, data: st.DataObject, how: str, count: int) -> None:
+        name = self._reader(data)
+        match how:
+            case "next":
+                self.pair.next(name)
+            case "poll":
+                self.pair.poll(name, count)
+            case "read_arrow":
+                self.pair.read_arrow(name, count)
+            case "iterate":
+                self.pair.iterate(name)
 
     @precondition(some_reader)
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         self.pair.commit(self._reader(data))
 
-    @precondition(some_reader)
-    @rule(data=st.data())
-    def read_and_commit(self, data: st.DataObject) -> None:
-        name = self._reader(data)
-        self.pair.iterate(name)
-        self.pair.commit(name)
+    @rule()
+    def catch_up(self) -> None:
+        """Read and commit everything, with every reader that is open."""
+        for name in list(self.pair.handles):
+            if name in self.pair.handles:  # Committing may be the end of them all.
+                self.pair.iterate(name)
+                self.pair.commit(name)
 
     @precondition(some_reader)
     @rule(data=st.data())
@@ -87,17 +82,16 @@ class QueueMachine(Machine):
     def seek_time(self, data: st.DataObject, timestamp_ns: int) -> None:
         self.pair.seek_time(self._reader(data), timestamp_ns)
 
-    @precondition(some_reader)
-    @rule(data=st.data())
-    def close_reader(self, data: st.DataObject) -> None:
-        self.pair.close_reader(self._reader(data))
+    @rule(name=names, remove=st.booleans())
+    def close_reader(self, name: str, remove: bool) -> None:  # noqa: FBT001
+        if name in self.pair.handles:
+            self.pair.close_reader(name)
+        if remove:
+            self.pair.remove_reader(name)
 
-    @rule(name=names)
-    def remove_reader(self, name: str) -> None:
-        self.pair.remove_reader(name)
-
-    @rule(policy=policies)
-    def cleanup(self, policy: RetentionPolicy) -> None:
+    @rule(policy=policies, ms=st.sampled_from((0, 1, 600, 3_000)))
+    def cleanup(self, policy: RetentionPolicy, ms: int) -> None:
+        self.pair.clock.advance(ms=ms)
         self.pair.cleanup(policy)
 
 

@@ -122,13 +122,17 @@ def outcome(case: Case, commands: Mapping[str, Command]) -> list[str]:
     """Run a case and return what comes out."""
     try:
         lines = [Line(text) for text in case.input]
-        name = lines[0].words[0] if lines[0].words else ""
-        if name not in commands:
-            raise ScenarioError(f"no such command: {name!r}")
-        return commands[name](lines)
+        return _command(lines[0], commands)(lines)
     except ScenarioError as error:
         error.add_note(f"in the case at line {case.start + 1}")
         raise
+
+
+def _command(line: Line, commands: Mapping[str, Command]) -> Command:
+    name = line.words[0] if line.words else ""
+    if name not in commands:
+        raise ScenarioError(f"no such command: {name!r}")
+    return commands[name]
 
 
 def failures(text: str, commands: Mapping[str, Command]) -> list[str]:

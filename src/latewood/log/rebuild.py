@@ -13,6 +13,7 @@ from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
+from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.summary import SegmentSummary, summarize
@@ -37,6 +38,12 @@ class Assembly(NamedTuple):
         """The oldest sequence that they hold."""
         assert self.active.header is not None
         return self.entries[0].start_sequence if self.entries else self.active.header.base_record_count
+
+    @property
+    def end_sequence(self) -> int:
+        """The sequence after the newest that they hold."""
+        assert self.active.header is not None
+        return self.active.header.base_record_count + self.active.record_count
 
 
 class RebuildReport(NamedTuple):
@@ -81,6 +88,7 @@ def rebuild(
 
 
 def _read(fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] | None) -> tuple[Assembly, int]:
+    end_known = _durable_end(fs, layout)  # First: beside a writer, in a dry run, the segments only grow.
     paths = [path for path in fs.walk(layout.segments) if segment_id_of(path) is not None]
     summaries = []
     for done, path in enumerate(paths, 1):
@@ -91,22 +99,26 @@ def _read(fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] |
         message = f"there are no segments under {layout.segments}: nothing to rebuild from"
         raise NotFoundError(message)
     assembly = assemble(summaries, layout)
-    assembly.problems.extend(_missing(fs, layout, assembly))
+    assembly.problems.extend(_missing(fs, layout, assembly, end_known))
     return assembly, len(paths)
 
 
-def _missing(fs: FileSystem, layout: Layout, assembly: Assembly) -> list[Problem]:
-    """Say what the old manifest and the last checkpoint, if they can be read, know of and the segments lack."""
-    manifest, checkpoint = _old_manifest(fs, layout), load_checkpoint(fs, layout)
+def _missing(fs: FileSystem, layout: Layout, assembly: Assembly, end_known: int) -> list[Problem]:
+    """Say what is known to have been durable, and not to have been retired, and no segment holds."""
+    manifest = _old_manifest(fs, layout)
     first, end = assembly.first_sequence, assembly.end_sequence
-    first_known = manifest.first_sequence if manifest else first  # What is not known to have been there was retired.
-    end_known = max(manifest.next_sequence if manifest else 0, checkpoint.durable_sequence if checkpoint else 0)
-    gaps = [(first_known, first), (end, end_known)]
+    gaps = [(manifest.first_sequence if manifest else first, first), (end, end_known)]
     return [
         Problem(layout.segments, f"records {start} to {stop - 1}, which were durable, are missing")
         for start, stop in gaps
         if start < stop
     ]
+
+
+def _durable_end(fs: FileSystem, layout: Layout) -> int:
+    """Return how far the log was durable, by the old manifest and the last checkpoint, if they can be read."""
+    manifest, checkpoint = _old_manifest(fs, layout), load_checkpoint(fs, layout)
+    return max(manifest.next_sequence if manifest else 0, checkpoint.durable_sequence if checkpoint else 0)
 
 
 def _old_manifest(fs: FileSystem, layout: Layout) -> Manifest | None:
@@ -182,15 +194,13 @@ def _write(fs: FileSystem, layout: Layout, assembly: Assembly) -> None:
         entries = entries.append(entry)
     path = layout.relative(assembly.active.path)
     active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
-    store.store(Manifest(_generation(store) + 1, header.base_record_count, active, entries))
+    store.store(Manifest(_generation(fs, layout) + 1, header.base_record_count, active, entries))
     fs.sync_directory(layout.root)
 
 
-def _generation(store: ManifestStore) -> int:
-    try:
-        return store.load().generation
-    except (CorruptError, UnsupportedVersion):
-        return 0
+def _generation(fs: FileSystem, layout: Layout) -> int:
+    manifest = _old_manifest(fs, layout)
+    return manifest.generation if manifest else 0
 
 
 def _report(assembly: Assembly, found: int, *, written: bool) -> RebuildReport:

@@ -19,11 +19,11 @@ class SegmentSummary(NamedTuple):
     header: SegmentHeader | None
     footer: SegmentFooter | None
     record_count: int
-    """By the footer; of an open segment, or in a deep look, as counted."""
+    """By the footer; of an open segment, or in a deep look, as counted up to the first that is not sound."""
     problem: str | None
     problem_offset: int
     records_end: int = 0
-    """Where the records end, if they are sound."""
+    """Where those records end."""
 
     @property
     def is_sealed(self) -> bool:
@@ -50,14 +50,15 @@ def _summarize(file: File, *, deep: bool) -> SegmentSummary:
     try:
         header = read_header(file)
         footer = _footer_of(file)
-        counted = (
-            (footer.record_count, footer.index_offset) if footer and not deep else _count_records(file, header, footer)
-        )
+        if footer and not deep:
+            return SegmentSummary(file.path, size, header, footer, footer.record_count, None, 0, footer.index_offset)
+        count, end, problem = _count_records(file, header, footer)
     except CorruptError as error:
         return SegmentSummary(file.path, size, header, footer, 0, error.reason, error.offset)
     except UnsupportedVersion as error:
         return SegmentSummary(file.path, size, header, footer, 0, str(error), 0)
-    return SegmentSummary(file.path, size, header, footer, counted[0], None, 0, counted[1])
+    offset = problem.offset if problem else 0
+    return SegmentSummary(file.path, size, header, footer, count, problem.reason if problem else None, offset, end)
 
 
 def _footer_of(file: File) -> SegmentFooter | None:
@@ -68,22 +69,29 @@ def _footer_of(file: File) -> SegmentFooter | None:
         return None
 
 
-def _count_records(file: File, header: SegmentHeader, footer: SegmentFooter | None) -> tuple[int, int]:
-    """Check every record, and the seal; return how many records there are, and where they end.
-
-    Raises:
-        CorruptError: a record or the seal is damaged.
-    """
+def _count_records(
+    file: File, header: SegmentHeader, footer: SegmentFooter | None
+) -> tuple[int, int, CorruptError | None]:
+    """Check every record, and the seal; return how many sound ones there are, where they end, and what is wrong."""
     mapping = file.map(file.size(), writable=False)
     try:
         limit = footer.index_offset + seal.HEAD_SIZE if footer else file.size()
         count, end, state, *_ = verify(mapping.view, HEADER_SIZE, limit)
     finally:
         mapping.close()
+    problem = None
     if state == SEALED:
-        found, _ = read_seal_at(file, end)
-        if found.record_count != count or found.base_record_count != header.base_record_count:
-            raise CorruptError("the footer does not agree with the records", file.path, end)
+        problem = _seal_problem(file, header, count, end)
     elif footer or state in (BAD, END):
-        raise CorruptError("a record does not match its checksum", file.path, end)
-    return count, end
+        problem = CorruptError("a record does not match its checksum", file.path, end)
+    return count, end, problem
+
+
+def _seal_problem(file: File, header: SegmentHeader, count: int, end: int) -> CorruptError | None:
+    try:
+        found, _ = read_seal_at(file, end)
+    except CorruptError as error:
+        return error
+    if found.record_count != count or found.base_record_count != header.base_record_count:
+        return CorruptError("the footer does not agree with the records", file.path, end)
+    return None

@@ -99,6 +99,7 @@ class Writer:
                 timestamp_ns = self._clock.now_ns()
             while (sequence := self.segment.appender.append(payload, ext_id, timestamp_ns)) < 0:
                 self._make_room(memoryview(payload).nbytes)
+            self._note_first_append()
         self._apply_flush_policy(sequence + 1)
         return sequence
 
@@ -119,6 +120,7 @@ class Writer:
                 sequences = self._append_batch(batch)
             finally:
                 self.durability.end_batch()
+                self._note_first_append()
         self._apply_flush_policy(sequences.stop)
         if self.durability.wants_checkpoint:
             self._poke()
@@ -155,7 +157,6 @@ class Writer:
     def _make_room(self, payload_bytes: int) -> None:
         """Roll, or let appends go further in this segment.  The caller holds `_lock`."""
         self._check_open()
-        roll.check_payload(payload_bytes, self._options.file_bytes_max)
         tail = self.segment.tail()
         durability = self.durability
         fill = roll.Fill(
@@ -167,6 +168,7 @@ class Writer:
         )
         match roll.room_for(payload_bytes, fill):
             case roll.Room.ROLL:
+                roll.check_payload(payload_bytes, self._options.file_bytes_max)
                 self._roll(self.segment.header.ext_id)
             case roll.Room.ALLOW:
                 durability.allow(payload_bytes)
@@ -375,12 +377,16 @@ class Writer:
             return None if self._first_append_ns is None else self._first_append_ns + age_max_ms * 1_000_000
 
     def _grow_older(self) -> None:
-        """Roll a segment that is too old, and note when a new one gets its first record."""
+        """Roll a segment that is too old."""
         age_max_ms = self._options.segment_age_max_ms
-        if age_max_ms is None or self._closed:
+        if age_max_ms is not None and not self._closed:
+            self._roll_if_old(age_max_ms)
+
+    def _note_first_append(self) -> None:
+        """Note when a segment gets its first record, also one that an append has just begun."""
+        if self._options.segment_age_max_ms is None or self._first_append_ns is not None:
             return
-        self._roll_if_old(age_max_ms)
-        if self._first_append_ns is None:
+        if self.segment.appender.count:
             self._first_append_ns = self._clock.now_ns()
             self._poke()
 

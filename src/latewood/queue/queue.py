@@ -160,7 +160,11 @@ class Queue(Log):
         with suppress(ReadOnlyError):
             self._fs.make_directory(self._layout.readers)
             lock = self._fs.lock(self._layout.readers / f"{name}.lock")
-            self._fs.sync_directory(self._layout.readers)  # Whoever made this reader may have been killed before that.
+            try:
+                self._fs.sync_directory(self._layout.readers)  # Whoever made this reader may have died before that.
+            except BaseException:
+                lock.close()
+                raise
             return lock
         return None
 
