@@ -188,7 +188,7 @@ def test_a_pipe_carries_records_from_log_to_log(long_log: Path, tmp_path: Path) 
 
 
 def test_a_writer_whose_acknowledgements_nobody_reads_says_where_it_stopped(log: Path) -> None:
-    script = 'yes line | latewood append "$LOG" --ack | head -n 1; echo "${PIPESTATUS[1]}"'
+    script = 'yes line | latewood append "$LOG" --segment-bytes 16MiB --ack | head -n 1; echo "${PIPESTATUS[1]}"'
     result = bash(script, log)
     assert result.stdout.split() == ["100", "1"]
     said, summary = result.stderr.splitlines()

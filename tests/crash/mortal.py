@@ -9,6 +9,7 @@ from types import FrameType
 
 from latewood import LatewoodError
 from latewood.testing import CrashFS
+from latewood.testing.mem_fs import NameChange
 
 
 class Killed(BaseException):
@@ -19,14 +20,16 @@ class DroppedSyncFS(CrashFS):
     """A CrashFS on which one line of the source forgets to sync."""
 
     dropped_site: str | None = None
-    sites: dict[str, None]
-    """Every place in the source that synced something, in the order of the first time."""
+
+    def __init__(self, capacity_bytes: int | None = None, *, tear_bytes: int = 512) -> None:
+        super().__init__(capacity_bytes, tear_bytes=tear_bytes)
+        self.sites: set[str] = set()
+        """Every place in the source that synced something."""
 
     def _is_heeded(self, name: str) -> bool:
-        self.__dict__.setdefault("sites", {})
         heeded = super()._is_heeded(name)
         site = _site(name)
-        self.sites[site] = None
+        self.sites.add(site)
         return heeded and site != self.dropped_site
 
 
@@ -52,14 +55,22 @@ class MortalFS(DroppedSyncFS):
     """A CrashFS that counts the operations that change it, and ends the program, or fails, before one of them."""
 
     operations: int = 0
+    directories: list[int]
+    """The numbers of those operations that made a directory."""
     dies_at: int | None = None
     """The number of the operation that does not happen any more, nor any after it."""
+    dies_within: int | None = None
+    """The number of the operation in whose middle it dies, if that makes a directory."""
     fails_at: int | None = None
     """The number of the one operation that fails."""
     failure: LatewoodError | None = None
     failed: str = ""
     """Which operation it was."""
     dead: bool = False
+
+    def __init__(self, capacity_bytes: int | None = None, *, tear_bytes: int = 512) -> None:
+        super().__init__(capacity_bytes, tear_bytes=tear_bytes)
+        self.directories = []
 
     @contextmanager
     def changing(self, op: str, *paths: Path) -> Iterator[None]:
@@ -86,7 +97,16 @@ class MortalFS(DroppedSyncFS):
         if self.dead:
             raise Killed
 
+    def add_directory(self, path: Path, change: NameChange) -> None:
+        """Make a directory, or die between making it and making it durable."""
+        self.directories.append(self.operations)
+        if self.operations == self.dies_within:
+            self._change_names(change)
+            self.dead = True
+            self._live()
+        super().add_directory(path, change)
+
     def bury(self) -> None:
         """Let the next program have the disk: memory that it had mapped, and not synced, is still there."""
-        self.dead, self.dies_at = False, None
+        self.dead, self.dies_at, self.dies_within = False, None, None
         self._locks.clear()

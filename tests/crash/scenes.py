@@ -97,6 +97,14 @@ def roll_by_size(story: Story) -> None:
     story.flush()
 
 
+def roll_next_month(story: Story) -> None:
+    """New directories are made for the new segment."""
+    story.append(1)
+    story.clock.advance(seconds=31 * 24 * 3600)
+    story.roll()
+    story.append(1, durable=True)
+
+
 def two_segments(story: Story) -> None:
     story.append(9)
     story.roll()
@@ -175,6 +183,19 @@ def remove_reader(story: Story) -> None:
     story.append(1, durable=True)
 
 
+def with_two_readers(story: Story) -> None:
+    with_much_behind(story)
+    story.make_reader("audit")
+    story.commit("audit", 20)
+
+
+def remove_the_slower_reader(story: Story) -> None:
+    """What only a removed reader still needed may go."""
+    story.remove_reader("billing")
+    story.cleanup()
+    story.append(1, durable=True)
+
+
 def with_much_behind(story: Story) -> None:
     story.append(20)
     story.roll()
@@ -228,6 +249,7 @@ SCENES: Final = {
     "roll across sectors": Scene(roll_across_sectors, options=PAGES),
     "roll by size": Scene(roll_by_size, options=TINY),
     "roll by size, reserving": Scene(roll_by_size, small_reserve=True),
+    "roll into a new month": Scene(roll_next_month, some_records),
     "roll an empty segment": Scene(roll_an_empty_segment, before_an_oversize_record, TINY),
     "cohort": Scene(cohort, some_records),
     "close": Scene(close, some_records),
@@ -235,6 +257,7 @@ SCENES: Final = {
     "reader beside": Scene(reader_beside, some_records),
     "reader across segments": Scene(reader_across_segments, two_segments),
     "remove reader": Scene(remove_reader, with_a_reader),
+    "remove the slower reader": Scene(remove_the_slower_reader, with_two_readers),
     "cleanup": Scene(cleanup, with_much_behind),
     "cleanup of all": Scene(cleanup_of_all, with_much_behind),
     "everything": Scene(everything, before=None),

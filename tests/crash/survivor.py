@@ -48,12 +48,20 @@ def check(survivor: CrashFS, options: LogOptions = SMALL) -> None:
     assert isinstance(promise, Promise)
     before = look(survivor)
     require(before is not None or promise.lost, "the log is gone for those who read")
-    log = open_again(survivor, options)
+    log = check_briefly(survivor, options)
     found = list(log.scan())
     require(before is None or before == found, "a reader saw something else than the writer", before, found)
+    check_goes_on(survivor, log, promise, options)
+
+
+def check_briefly(survivor: CrashFS, options: LogOptions = SMALL) -> Queue:
+    """Check that the survivor can be opened to write and keeps its promise; return the log."""
+    promise = survivor.note
+    assert isinstance(promise, Promise)
+    log = open_again(survivor, options)
     end = check_records(log, promise)
     check_sidecars(log, promise, end)
-    check_goes_on(survivor, log, promise, options)
+    return log
 
 
 def check_records(log: Queue, promise: Promise) -> int:

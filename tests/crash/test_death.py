@@ -6,6 +6,7 @@ durable: it makes it so, or a power cut later takes away what was acknowledged m
 
 import logging
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -13,9 +14,9 @@ from latewood import DiskFull, LatewoodError, StorageError
 from tests.crash.mortal import Killed, MortalFS
 from tests.crash.scenes import SCENES, Scene, bounds_of
 from tests.crash.story import Bounds, Promise, Story
-from tests.crash.survivor import Violation, check, check_records, check_sidecars, require
+from tests.crash.survivor import Violation, check_briefly, check_records, check_sidecars, require
 
-CUTS = 8
+CUTS = 6
 CUTS_CAMPAIGN = 500
 
 
@@ -35,6 +36,7 @@ def begin(scene: Scene, fs: MortalFS) -> Story | None:
     story = Story(fs, scene.options)
     scene.before(story)
     fs.operations = 0
+    fs.directories.clear()
     return story
 
 
@@ -44,10 +46,11 @@ def play(scene: Scene, fs: MortalFS, story: Story | None) -> Story:
     return story
 
 
-def operations_of(scene: Scene) -> int:
+def rehearse(scene: Scene) -> MortalFS:
+    """Play a scene to its end, for what the file system has counted meanwhile."""
     fs = MortalFS()
     play(scene, fs, begin(scene, fs))
-    return fs.operations
+    return fs
 
 
 def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
@@ -58,6 +61,7 @@ def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
     story.begin_life()
     story.set_ext_id(story.log._writer.segment.header.ext_id)  # What looks as if it were so must stay so.
     check_cuts(fs, scene, limit)
+    story.cleanup()
     story.append(2, durable=True)
     check_cuts(fs, scene, limit)
     for name, _ in promise.readers:
@@ -70,16 +74,16 @@ def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
 
 
 def check_cuts(fs: MortalFS, scene: Scene, limit: int) -> None:
-    for survivor in fs.survivors(limit):
-        check(survivor, scene.options)
+    for survivor in islice(fs.survivors(limit), limit):
+        check_briefly(survivor, scene.options)
 
 
-def die(scene: Scene, number: int, limit: int, dropped_site: str | None = None) -> None:
-    """Play a scene up to an operation that is not done any more, and go on from there."""
+def die(scene: Scene, number: int, limit: int, *, within: bool = False, dropped_site: str | None = None) -> None:
+    """Play a scene up to an operation that is not done any more, or not all of it, and go on from there."""
     fs = MortalFS()
     fs.dropped_site = dropped_site
     story = begin(scene, fs)
-    fs.dies_at = number
+    fs.dies_at, fs.dies_within = (None, number) if within else (number, None)
     with pytest.raises(Killed):
         story = play(scene, fs, story)
     fs.bury()
@@ -96,9 +100,13 @@ def die(scene: Scene, number: int, limit: int, dropped_site: str | None = None) 
 
 @pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
 def test_a_program_may_die_before_any_operation(scene: Scene, campaign: bool) -> None:  # noqa: FBT001
+    limit = CUTS_CAMPAIGN if campaign else CUTS
     with bounds_of(scene):
-        for number in range(1, operations_of(scene) + 1):
-            die(scene, number, CUTS_CAMPAIGN if campaign else CUTS)
+        rehearsal = rehearse(scene)
+        for number in range(1, rehearsal.operations + 1):
+            die(scene, number, limit)
+        for number in rehearsal.directories:
+            die(scene, number, limit, within=True)
 
 
 @pytest.mark.parametrize("reopens", [True, False], ids=["reopening", "going on"])
@@ -106,7 +114,7 @@ def test_a_program_may_die_before_any_operation(scene: Scene, campaign: bool) ->
 @pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
 def test_any_operation_may_fail(scene: Scene, failure: LatewoodError, reopens: bool, campaign: bool) -> None:  # noqa: FBT001
     with bounds_of(scene):
-        for number in range(1, operations_of(scene) + 1):
+        for number in range(1, rehearse(scene).operations + 1):
             fs = MortalFS()
             story = begin(scene, fs)
             fs.fails_at, fs.failure = number, failure

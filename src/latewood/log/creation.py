@@ -3,7 +3,10 @@
 Creation order: docs/crash-safety.md, "create".
 """
 
-from latewood.errors import NotFoundError
+from contextlib import suppress
+from pathlib import Path
+
+from latewood.errors import NotFoundError, ReadOnlyError
 from latewood.format.manifest import Manifest
 from latewood.format.segment import SegmentHeader
 from latewood.fs import File, FileSystem
@@ -20,8 +23,7 @@ def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHea
     target = layout.absolute(path)
     fs.make_directory(target.parent)
     fs.rename(file.path, target)
-    fs.sync_directory(target.parent)
-    fs.sync_directory(layout.segments)
+    sync_directories(fs, target.parent, layout.segments)
     file.path = target
     return file
 
@@ -30,8 +32,9 @@ def create_log(site: Site, store: ManifestStore, options: LogOptions) -> Manifes
     """Make an empty log: its manifest first, so that a segment never stands without one."""
     created_ns = site.clock.now_ns()
     manifest = first_manifest(site.layout, created_ns)
+    with suppress(ReadOnlyError):  # Whoever made the log's directory may have been killed before it was durable.
+        site.fs.sync_directory(site.layout.root.parent)
     store.store(manifest)
-    site.fs.sync_directory(site.layout.root)
     begin_first_segment(site, manifest, options, created_ns)
     return manifest
 
@@ -62,10 +65,16 @@ def sync_names(site: Site, manifest: Manifest) -> None:
     fs, layout, _ = site
     if fs.exists(layout.next_segment):
         fs.remove(layout.next_segment)
-    directory = layout.absolute(manifest.active.path).parent
-    while directory != layout.root:
+    sync_directories(fs, layout.absolute(manifest.active.path).parent, layout.segments)
+
+
+def sync_directories(fs: FileSystem, lowest: Path, highest: Path) -> None:
+    """Make names durable, those of the directories between too: whoever made one may have been killed at once."""
+    directory = lowest
+    while directory != highest:
         fs.sync_directory(directory)
         directory = directory.parent
+    fs.sync_directory(highest)
 
 
 def is_unborn(fs: FileSystem, layout: Layout, manifest: Manifest) -> bool:

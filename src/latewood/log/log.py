@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -368,12 +369,12 @@ class Log:
     def _open_to_write(self, *, background: bool) -> None:
         self._fs.make_directory(self._layout.root)
         self._lock = self._fs.lock(self._layout.lock)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._lock.close)
             self._wake = Wake(self._fs, self._layout, create=True)
+            undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
             self._writer = open_writer(self._site, self._options, self._store, self._wake, background=background)
-        except BaseException:
-            self._lock.close()
-            raise
+            undo.pop_all()
         # The kernel's own method in place of ours, which only calls it: that saves half of an append's time.
         self.append = self._writer.door.append  # type: ignore[method-assign]
         close_after_fork(self)

@@ -407,7 +407,7 @@ class Writer:
         """Flush, record the final state in the manifest, and let go of every file.
 
         Raises:
-            Poisoned: the last flush failed, or an earlier one had.
+            Poisoned: the last flush failed; one that failed before was already told of.
         """
         if self._housekeeper:
             self._housekeeper.stop()

@@ -161,7 +161,8 @@ class Queue(Log):
             self._fs.make_directory(self._layout.readers)
             lock = self._fs.lock(self._layout.readers / f"{name}.lock")
             try:
-                self._fs.sync_directory(self._layout.readers)  # Whoever made this reader may have died before that.
+                for directory in (self._layout.readers, self.path):
+                    self._fs.sync_directory(directory)  # Whoever made this reader may have died before that.
             except BaseException:
                 lock.close()
                 raise

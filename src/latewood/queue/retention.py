@@ -56,6 +56,7 @@ class ReaderState(NamedTuple):
     sequence: int
     """The next record it wants."""
     committed_at_ns: int
+    """0 if an older program stored the position, and no time: such a reader is never called silent."""
 
 
 class Plan(NamedTuple):
@@ -89,7 +90,9 @@ def plan(
 
 def _is_ignored(reader: ReaderState, policy: RetentionPolicy, now_ns: int) -> bool:
     silent_ms = policy.ignore_readers_silent_ms
-    return silent_ms is not None and now_ns - reader.committed_at_ns > silent_ms * _MS
+    if silent_ms is None or not reader.committed_at_ns:
+        return False
+    return now_ns - reader.committed_at_ns > silent_ms * _MS
 
 
 def _is_surplus(segment: SealedSegment, sealed_bytes: int, policy: RetentionPolicy, now_ns: int) -> bool:
