@@ -75,6 +75,8 @@ class Line:
     label: str
     theirs: float | None
     ratio: float | None
+    cpu_ratio: float | None
+    """The same by the CPU time of all threads, which a busy machine changes less."""
     value: float
     target: Target | None
     pure: bool
@@ -131,13 +133,18 @@ def _key(rivals: Sequence[Rival], number: int) -> str:
 
 def _bounded(bound: Bound, samples: dict[str, list[Sample]]) -> Line:
     value = median(samples["pure" if bound.pure else "native"])[bound.figure]
-    return Line(bound.label, None, None, value, bound.target, bound.pure)
+    return Line(bound.label, None, None, None, value, bound.target, bound.pure)
 
 
 def _compared(rival: Rival, key: str, samples: dict[str, list[Sample]]) -> Line:
-    theirs = [sample[rival.figure] for sample in samples[key]]
-    ours = [sample[rival.figure] for sample in samples["pure" if rival.pure else "native"]]
+    ours, theirs = samples["pure" if rival.pure else "native"], samples[key]
     cost = rival.target is not None and rival.target.direction == "at most"
-    pairs = zip(ours, theirs, strict=True)
-    ratio = statistics.median(mine / their if cost else their / mine for mine, their in pairs)
-    return Line(rival.label, statistics.median(theirs), ratio, ratio, rival.target, rival.pure)
+    ratio = _ratio(ours, theirs, rival.figure, cost=cost)
+    has_cpu = "process_ns" in ours[0] and "process_ns" in theirs[0]
+    cpu_ratio = _ratio(ours, theirs, "process_ns", cost=cost) if has_cpu else None
+    return Line(rival.label, median(theirs)[rival.figure], ratio, cpu_ratio, ratio, rival.target, rival.pure)
+
+
+def _ratio(ours: list[Sample], theirs: list[Sample], figure: str, *, cost: bool) -> float:
+    pairs = [(mine[figure], their[figure]) for mine, their in zip(ours, theirs, strict=True)]
+    return statistics.median(mine / their if cost else their / mine for mine, their in pairs)

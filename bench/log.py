@@ -20,7 +20,7 @@ if not __package__:  # Run as a script: its folder's modules have one name, here
 
 from bench.claims import FULL, QUICK, claims
 from bench.contest import Claim, Outcome, settle
-from bench.measure import GiB, MiB, commit, machine
+from bench.measure import GiB, MiB, commit, load, machine
 from bench.processes import Kind, Worker
 from bench.table import markdown, summary
 
@@ -41,7 +41,7 @@ def main() -> int:
         _warm_up(directory, 2 * GiB if arguments.quick else 4 * GiB)
         started = time.monotonic()
         outcomes = _settle_all(chosen, directory)
-        facts["seconds"] = round(time.monotonic() - started)
+        facts |= {"seconds": round(time.monotonic() - started), "load_after": load()}
     report = _report(outcomes, facts)
     print(report)
     if arguments.json:
@@ -106,7 +106,9 @@ def _settle_all(chosen: list[Claim], directory: Path) -> list[Outcome]:
 
 
 def _report(outcomes: list[Outcome], facts: dict[str, object]) -> str:
-    where = "{cpu}, {cores} cores, {memory_gib} GiB, {kernel}, {file_system}, Python {python}, load {load}"
+    where = (
+        "{cpu}, {cores} cores, {memory_gib} GiB, {kernel}, {file_system}, Python {python}, load {load} to {load_after}"
+    )
     return "\n".join(
         [
             markdown(outcomes),

@@ -76,8 +76,13 @@ def machine(directory: Path) -> dict[str, object]:
         "file_system": _file_system(directory),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PEERS},
-        "load": round(os.getloadavg()[0], 2),
+        "load": load(),
     }
+
+
+def load() -> float:
+    """Return how many processes wanted to run, on average over the last minute."""
+    return round(os.getloadavg()[0], 1)
 
 
 def commit() -> str:

@@ -6,7 +6,7 @@ from typing import Final
 from bench.contest import Line, Outcome
 from bench.measure import NANOSECONDS
 
-_HEAD: Final = ("claim", "native", "pure", "compared with", "theirs", "ratio", "target", "")
+_HEAD: Final = ("claim", "native", "pure", "compared with", "theirs", "ratio", "by CPU", "target", "")
 
 
 def _time(nanoseconds: float) -> str:
@@ -46,7 +46,7 @@ def rows(outcome: Outcome) -> list[tuple[str, ...]]:
     title = claim.title + (f" ({claim.note})" if claim.note else "")
     native = show(outcome.native[figure])
     pure = show(outcome.pure[figure]) if outcome.pure else "-"
-    found = [_row(line, show) for line in outcome.lines] or [("", "", "", "", "")]
+    found = [_row(line, show) for line in outcome.lines] or [("", "", "", "", "", "")]
     first, *rest = found
     return [(title, native, pure, *first), *(("", "", "", *row) for row in rest)]
 
@@ -71,8 +71,13 @@ def _row(line: Line, show: Callable[[float], str]) -> tuple[str, ...]:
     label = f"pure: {line.label}" if line.pure else line.label
     verdict = {None: "", True: "met", False: "MISSED"}[line.met]
     if line.ratio is None or line.theirs is None:
-        return (label, show(line.value), "", _target(line, show), verdict)
-    return (label, show(line.theirs), f"{line.ratio:.2f}x", _target(line, lambda value: f"{value:g}x"), verdict)
+        return (label, show(line.value), "", "", _target(line, show), verdict)
+    cpu = "" if line.cpu_ratio is None else _times(line.cpu_ratio)
+    return (label, show(line.theirs), _times(line.ratio), cpu, _target(line, lambda value: f"{value:g}x"), verdict)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:,.0f}x" if ratio >= 100 else f"{ratio:.2f}x"
 
 
 def _target(line: Line, show: Callable[[float], str]) -> str:

@@ -43,6 +43,7 @@ def _site(name: str) -> str:
     path = re.sub(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}(/[0-9]{9}[.]q)?$", lambda found: "/N.q" if found[1] else "/day", path)
     path = re.sub(r"/[0-9]{4}(/[0-9]{2})?$", "/month", path)
     path = re.sub(r"manifest[.][12]$", "manifest.N", path)
+    path = re.sub(r"[a-z]+[.]meta((?:[.]tmp)?)$", r"N.meta\1", path) if "/readers/" in path else path
     return f"{frame.f_code.co_qualname}: {operation} {path.removeprefix('/q/')}"
 
 

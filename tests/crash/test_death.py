@@ -14,7 +14,7 @@ from latewood import DiskFull, LatewoodError, StorageError
 from tests.crash.mortal import Killed, MortalFS
 from tests.crash.scenes import SCENES, Scene, bounds_of
 from tests.crash.story import Bounds, Promise, Story
-from tests.crash.survivor import Violation, check_briefly, check_records, check_sidecars, require
+from tests.crash.survivor import Violation, check_briefly, check_records, check_sidecars, open_again, require
 
 CUTS = 6
 CUTS_CAMPAIGN = 500
@@ -56,8 +56,7 @@ def rehearse(scene: Scene) -> MortalFS:
 def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
     """Open the log again, check it, go on with it, and cut the power now and then."""
     story = Story(fs, scene.options, promise)
-    end = check_records(story.log, promise)
-    check_sidecars(story.log, promise, end)
+    check_records(story.log, promise)
     story.begin_life()
     story.set_ext_id(story.log._writer.segment.header.ext_id)  # What looks as if it were so must stay so.
     check_cuts(fs, scene, limit)
@@ -71,6 +70,8 @@ def goes_on(fs: MortalFS, scene: Scene, promise: Promise, limit: int) -> None:
     story.roll()
     story.append(1, durable=True)
     check_cuts(fs, scene, limit)
+    story.close()
+    check_sidecars(open_again(fs, scene.options), story.promise, story.next_sequence)
 
 
 def check_cuts(fs: MortalFS, scene: Scene, limit: int) -> None:

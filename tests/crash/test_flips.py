@@ -29,6 +29,8 @@ COMMITS: Final = (3, 5, 9)
 STEP: Final = 4
 """Of the payloads, one bit in so many; of blank bytes, which nothing reads, one in `STEP_BLANK`."""
 STEP_BLANK: Final = 61
+OUT_OF_DATE: Final = {b"\1": ("manifest.2", "wake"), b"\2": ("manifest.1", "wake")}
+"""The files of which nobody reads what they hold, by the byte in `manifest.current`."""
 GROWTH: Final = (b"\0", b"\x01", b"\xff" * 8, bytes(600), b"\xa5" * 600)
 REPORTED_MAX: Final = 10
 
@@ -139,8 +141,10 @@ def is_blank(path: Path, content: bytes, at: int) -> bool:
 
 
 def vital_bytes(log: Original, path: Path) -> set[int]:
-    """Return the bytes of a file of which every bit is flipped: all but payloads and blanks."""
+    """Return the bytes of a file of which every bit is flipped: all but payloads, blanks and what is out of date."""
     content = log.files[path]
+    if path.name in OUT_OF_DATE[log.files[ROOT / "manifest.current"]]:
+        return set()
     if path.parent.name == "readers" and path.suffix == ".meta":
         return {at for start in cursor.SLOT_OFFSETS for at in range(start, start + cursor.SIZE)}
     if path.suffix != ".q":
@@ -194,8 +198,7 @@ def check(log: Original, mutation: Mutation, mode: Mode) -> bool:
             count = check_content(log, opened, least)
             if mode == "a":
                 append(opened, 1)
-    except LatewoodError as error:
-        assert str(error)
+    except LatewoodError:
         return True
     if mode == "a":
         check_went_on(log, fs, count)
@@ -235,7 +238,9 @@ def check_all(log: Original, mutations: Iterable[Mutation], mode: Mode) -> None:
 
 
 def parts(log: Original) -> list[Path]:
-    return sorted(log.files)
+    """Return the files of a log that no log before it has exactly like that."""
+    known = LOGS["closed"].files if log is not LOGS["closed"] else {}
+    return sorted(path for path, content in log.files.items() if known.get(path) != content)
 
 
 of_every_file = pytest.mark.parametrize(
@@ -293,5 +298,3 @@ def test_damage_to_what_was_durable_is_refused() -> None:
         flipped = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
         assert check(log, Mutation(path, "first payload", at, flipped), "a")
         assert check(log, Mutation(path, "first payload", at, flipped), "r")
-
-

@@ -231,18 +231,21 @@ class Ear:
 
 
 @contextmanager
-def program(path: Path, life: int, chance: random.Random, unsynced: tuple[str, ...]) -> Iterator[IO[bytes]]:
-    """Run the other process, with either kernel; kill it at the end."""
+def program(
+    path: Path, life: int, chance: random.Random, unsynced: tuple[str, ...], complaints: Path
+) -> Iterator[IO[bytes]]:
+    """Run the other process, with either kernel; kill it at the end.  What it complains of is kept beside the disk."""
     pure = {"LATEWOOD_PURE": "1"} if chance.random() < 0.3 else {}
     paths = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     command = [sys.executable, "-m", "tests.crash.real_disk", str(path), str(life), str(chance.getrandbits(32))]
-    process = subprocess.Popen(
-        [*command, *unsynced],
-        cwd=ROOT,
-        env=os.environ | pure | {"PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # A disk that is gone makes for many tracebacks.
-    )
+    with complaints.open("wb") as errors:
+        process = subprocess.Popen(
+            [*command, *unsynced],
+            cwd=ROOT,
+            env=os.environ | pure | {"PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
     resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, 0))  # A store into a mapping of it is a SIGBUS.
     assert process.stdout is not None
     try:
@@ -279,6 +282,8 @@ class Campaign:
         self._disk, self._unsynced = disk, unsynced
         self._chance = random.Random(seed)
         self._log_count = 0
+        self._complaints = disk.root.with_name("complaints")
+        self._complaints.touch()
         self.promise, self.tally = Promise(), Tally()
 
     @property
@@ -292,7 +297,7 @@ class Campaign:
             if self._chance.random() < 0.1:
                 self._begin_another_log()
             life = begin_life(self.promise)
-            with program(self.path, life, self._chance, self._unsynced) as pipe:
+            with program(self.path, life, self._chance, self._unsynced, self._complaints) as pipe:
                 for line in live_until_cut(self._disk, Ear(pipe), self._chance):
                     self.promise.hear(line, self.tally)
         self.tally.cycles += 1
@@ -310,6 +315,7 @@ class Campaign:
             try:
                 self.cycle()
             except (Violation, LatewoodError) as error:
+                error.add_note(f"the latest program said: {self._complaints.read_text()[-2_000:] or 'nothing'}")
                 error.add_note(f"after {number} cuts, at {self.path}; lives {self.promise.lives[-3:]}")
                 raise
         with self._disk.mounted():

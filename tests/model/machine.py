@@ -155,11 +155,22 @@ class Machine(RuleBasedStateMachine):
     def end(self, killed: bool, options: LogOptions | None) -> None:  # noqa: FBT001
         self.pair.kill(options) if killed else self.pair.reopen(options)
 
+    @rule(cut=cuts)
+    def kill_and_cut_power(self, cut: Cut) -> None:
+        """What is found in memory when the log is opened must not be relied on before it is durable."""
+        self.pair.append(40)
+        self.pair.kill()
+        self.pair.check()
+        self.pair.cut_power(cut)
+
     @rule(count=st.integers(0, 12), payload_bytes=st.sampled_from((104, 40, 300)), cut=cuts, options=options)
     def cut_power(self, count: int, payload_bytes: int, cut: Cut, options: LogOptions | None) -> None:
+        """Lose power with records under way; those that come next lie where the lost ones lay."""
         for _ in range(count):
             self.pair.append(payload_bytes)
         self.pair.cut_power(cut, options)
+        self.pair.check()
+        self.pair.append(payload_bytes)
 
     @rule(operations=st.integers(0, 12), fate=st.none() | cuts)
     def doom(self, operations: int, fate: Cut | None) -> None:

@@ -4,12 +4,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from latewood import DataLost, Locked, LogOptions, NotFoundError, Reader, Record, RetentionPolicy, UsageError
+from latewood import (
+    DataLost,
+    Locked,
+    Log,
+    LogOptions,
+    NotFoundError,
+    Queue,
+    Reader,
+    Record,
+    RetentionPolicy,
+    UsageError,
+)
 from latewood.queue import Start
 from tests.model.model import Model
-from tests.model.pair import Cut, Pair, rows
+from tests.model.pair import ROOT, Cut, Pair, rows
 
 _Error = TypeVar("_Error", bound=Exception)
+_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -31,22 +43,24 @@ class QueuePair(Pair):
 
     # -- readers ------------------------------------------------------------------------------------------
 
-    def open_reader(self, name: str, start: Start = "resume") -> None:
+    def open_reader(self, name: str, start: Start = "resume", *, elsewhere: bool = False) -> None:
+        """Open a reader, in the writer's process or, with `elsewhere`, as one that only reads would."""
+        log = Queue.open(ROOT, mode="r", fs=self.fs, clock=self.clock) if elsewhere else self.log
         if name in self.handles:
-            _expect(Locked, lambda: self.log.reader(name, start))
+            _expect(Locked, lambda: log.reader(name, start))
             return
         model, after = self.model, self.model.copy()
         sequence = self._start_of(name, start)
         if sequence > model.end:
-            self._do(lambda: _expect(UsageError, lambda: self.log.reader(name, start)), after)
+            self._do(lambda: _expect(UsageError, lambda: log.reader(name, start)), after)
             return
         resumes = start == "resume" and name in model.cursors
         if not resumes and sequence < model.first:
-            self._do(lambda: self._expect_loss(sequence, lambda: self.log.reader(name, start)), after)
+            self._do(lambda: self._expect_loss(sequence, lambda: log.reader(name, start)), after)
             return
         if not resumes:
             after.commit(name, sequence, self.clock.now_ns())
-        reader = self._do(lambda: self.log.reader(name, start), after)
+        reader = self._do_in(log, lambda: log.reader(name, start), after)
         if reader is not None:
             self.handles[name] = Handle(reader, sequence, None if resumes else self.model.segment_of(sequence))
 
@@ -107,7 +121,18 @@ class QueuePair(Pair):
             return
         handle.held = handle.held or model.segment_of(at)
         after.commit(name, at, self.clock.now_ns())
-        self._do(handle.reader.commit, after)
+        self._do_in(handle.reader._log, handle.reader.commit, after)
+
+    def _do_in(self, log: Log, act: Callable[[], _Result], after: Model) -> _Result | None:
+        """Do something in the process that has this `log` open."""
+        self.is_apart = self.is_apart or log is not self.log
+        # What fails to sync elsewhere fails in the writer as well: the kernel tells every process that has the file
+        # open.  The disk in memory tells only one, so it must not forget the data then.
+        self.fs.failed_sync_drops = log is self.log
+        try:
+            return self._do(act, after)
+        finally:
+            self.fs.failed_sync_drops = True
 
     def seek(self, name: str, sequence: int) -> None:
         handle, model = self.handles[name], self.model

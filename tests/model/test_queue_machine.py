@@ -9,8 +9,8 @@ from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 from latewood import RetentionPolicy
 from latewood.queue import Start
 from tests.model.effort import effort
-from tests.model.machine import Machine, timestamps_ns
-from tests.model.pair import Pair
+from tests.model.machine import Machine, cuts, timestamps_ns
+from tests.model.pair import Cut, Pair
 from tests.model.queue_pair import QueuePair
 
 pytestmark = pytest.mark.slow
@@ -37,13 +37,14 @@ class QueueMachine(Machine):
     def _reader(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.pair.handles)), "reader")
 
-    @rule(name=names, start=st.sampled_from(("resume", "earliest", "latest")))
-    def open_reader(self, name: str, start: Start) -> None:
-        self.pair.open_reader(name, start)
+    @rule(name=names, start=st.sampled_from(("resume", "earliest", "latest")), elsewhere=st.booleans())
+    def open_reader(self, name: str, start: Start, elsewhere: bool) -> None:  # noqa: FBT001
+        self.pair.open_reader(name, start, elsewhere=elsewhere)
 
-    @rule(name=names, data=st.data())
-    def open_reader_at(self, name: str, data: st.DataObject) -> None:
-        self.pair.open_reader(name, data.draw(st.integers(0, self.pair.model.end + 1), "sequence"))
+    @rule(name=names, data=st.data(), elsewhere=st.booleans())
+    def open_reader_at(self, name: str, data: st.DataObject, elsewhere: bool) -> None:  # noqa: FBT001
+        sequence = data.draw(st.integers(0, self.pair.model.end + 1), "sequence")
+        self.pair.open_reader(name, sequence, elsewhere=elsewhere)
 
     @precondition(some_reader)
     @rule(data=st.data(), how=st.sampled_from(("next", "poll", "read_arrow", "iterate")), count=st.integers(1, 20))
@@ -66,11 +67,22 @@ class QueueMachine(Machine):
 
     @rule()
     def catch_up(self) -> None:
+        self._catch_up()
+
+    def _catch_up(self) -> None:
         """Read and commit everything, with every reader that is open."""
         for name in list(self.pair.handles):
             if name in self.pair.handles:  # Committing may be the end of them all.
                 self.pair.iterate(name)
                 self.pair.commit(name)
+
+    @precondition(some_reader)
+    @rule(count=st.integers(1, 6), cut=cuts)
+    def catch_up_and_cut_power(self, count: int, cut: Cut) -> None:
+        for _ in range(count):
+            self.pair.append(104)
+        self._catch_up()
+        self.pair.cut_power(cut)
 
     @precondition(some_reader)
     @rule(data=st.data())

@@ -15,7 +15,8 @@ Slot, `SIZE` bytes; slot 0 is at byte 0 and slot 1 at byte 4096, so that no disk
 |     48 |    8 | committed_at | u64  | nanoseconds since 1970                        |
 
 Little-endian.  Older programs wrote 16 bytes, {segment_id u64, offset u64}, or 8, {offset u64} in segment 0: a
-file of exactly that length is read as such, and its sequence is looked up.  Format: docs/format/cursor.md
+file of exactly that length, without the magic, is read as such, and its sequence is looked up.
+Format: docs/format/cursor.md
 """
 
 import struct
@@ -75,7 +76,7 @@ def decode_file(raw: bytes, path: Path) -> Cursor:
         CorruptError: neither slot is sound.
         UnsupportedVersion: a later program wrote one of them.
     """
-    if len(raw) in _LEGACY:
+    if len(raw) in _LEGACY and not raw.startswith(_MAGIC):
         *segment, offset = _LEGACY[len(raw)].unpack(raw)
         return Cursor(0, segment[0] if segment else 0, offset, None, 0)
     sound = []

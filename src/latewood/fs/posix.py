@@ -21,8 +21,10 @@ _DIRECTORY_MODE = 0o700
 
 def _translated(error: OSError, path: Path) -> LatewoodError:
     reason = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(f"{path}: {reason}; free some space and try again")
+    if error.errno == errno.EFBIG:
+        return DiskFull(f"{path}: {reason}; raise the limit (`ulimit -f`), or use a smaller segment_bytes_max")
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFoundError(f"{path}: {reason}")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
@@ -157,12 +159,17 @@ class PosixFS:
 
     def exists(self, path: Path) -> bool:
         """Say whether there is a file or directory."""
-        return os.path.lexists(path)
+        try:
+            os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:  # Not to be allowed to look is not the same as that nothing is there.
+            raise _translated(error, path) from error
+        return True
 
     def is_writable(self, path: Path) -> bool:
         """Say whether this process may create files in the directory `path`."""
-        read_only = os.statvfs(path).f_flag & os.ST_RDONLY if path.exists() else 0
-        return not read_only and os.access(path, os.W_OK)
+        return os.access(path, os.W_OK) and not os.statvfs(path).f_flag & os.ST_RDONLY
 
     def list(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; none if there is no directory."""
@@ -178,8 +185,9 @@ class PosixFS:
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and its parents, durably, if it is not there."""
-        if path.is_dir():
-            return
+        with _errors_of(path):
+            if path.is_dir():
+                return
         self.make_directory(path.parent)
         with _errors_of(path):
             with suppress(FileExistsError):

@@ -155,8 +155,10 @@ class Durability:
             self.failure = failure
         self.flush_failed = True
         self._segment.appender.close()
+        # Before the first reservation nothing was written behind what is durable; recovery believes no smaller end.
+        reserved_end = max(self.reserved_end, self._durable_tail.offset)
         with suppress(LatewoodError):
-            self._file.write(self._checkpoint(self.reserved_end), durable=False)
+            self._file.write(self._checkpoint(reserved_end), durable=False)
 
     def write_first_checkpoint(self, segment: SegmentWriter, reserved_end: int) -> None:
         """Reserve the start of a new segment, durably, before anything is appended to it."""

@@ -6,7 +6,7 @@ file exists proves nothing.  Not thread-safe.
 
 from typing import Final
 
-from latewood.errors import CorruptError, DataLost
+from latewood.errors import CorruptError, DataLost, StorageError
 from latewood.format.record import SEAL_LENGTH
 from latewood.kernel import BAD, END, SEALED, Record
 from latewood.limits import ARROW_BYTES_MAX, ARROW_RECORDS_MAX, READ_BYTES_MAX, READ_RECORDS_MAX
@@ -80,9 +80,19 @@ class Stream:
         return self._view.position_of(sequence)
 
     def sync(self) -> None:
-        """Make everything before the position durable."""
-        if self._segment is not None and self.sequence > self._view.durable():
-            self._segment.sync()
+        """Make everything before the position durable.
+
+        Raises:
+            StorageError: it did not work, or an earlier sync by the writer had failed.
+        """
+        if self._segment is None or self.sequence <= self._view.durable():
+            return
+        self._segment.sync()
+        checkpoint = load_checkpoint(self._view.fs, self._view.layout)
+        if checkpoint and checkpoint.segment_id == self._segment.segment_id and checkpoint.flush_failure_flag:
+            # The kernel told the writer alone, and took the pages for clean: our sync has skipped them.
+            message = f"{self._segment.path}: a sync failed; these records are durable once the writer says so"
+            raise StorageError(message)
 
     def close(self) -> None:
         """Let go of the segment."""

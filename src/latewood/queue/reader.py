@@ -145,6 +145,7 @@ class Reader:
 
         Raises:
             ReadOnlyError: the log's directory cannot be written.
+            Poisoned, StorageError: the records cannot be made durable, because a sync failed, now or before.
             DataLost: the reader moved back to records that were retired meanwhile.
         """
         if self._lock is None:
