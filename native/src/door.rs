@@ -37,16 +37,23 @@ impl Door {
     }
 
     /// Append one record and return its sequence.
-    #[pyo3(signature = (payload, *, ext_id=0, timestamp_ns=None, durable=false))]
+    #[pyo3(
+        signature = (payload, *, ext_id=None, timestamp_ns=None, durable=false),
+        text_signature = "($self, payload, *, ext_id=0, timestamp_ns=None, durable=False)"
+    )]
     fn append(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
-        ext_id: u64,
-        timestamp_ns: Option<u64>,
+        ext_id: Option<&Bound<'_, PyAny>>,
+        timestamp_ns: Option<&Bound<'_, PyAny>>,
         durable: bool,
     ) -> PyResult<i64> {
-        if !durable {
+        let numbers = match (number(ext_id)?, number(timestamp_ns)?) {
+            (Some(ext_id), Some(timestamp_ns)) if !durable => Some((ext_id.unwrap_or(0), timestamp_ns)),
+            _ => None,
+        };
+        if let Some((ext_id, timestamp_ns)) = numbers {
             let appender = self.appender.with(py, |held| held.as_ref().map(|appender| appender.clone_ref(py)));
             if let Some(appender) = appender {
                 match appender.get().append(py, payload, ext_id, timestamp_ns) {
@@ -56,7 +63,20 @@ impl Door {
                 }
             }
         }
+        let ext_id = ext_id.map_or_else(|| 0u64.into_pyobject(py).map(Bound::into_any), |given| Ok(given.clone()))?;
         self.slow.call1(py, (payload, ext_id, timestamp_ns, durable))?.extract(py)
+    }
+}
+
+/// A number that may be missing; None if there is one, and it is out of range.
+#[inline]
+#[allow(clippy::option_option, reason = "missing is not out of range")]
+fn number(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Option<u64>>> {
+    match object.map(|object| object.extract::<u64>()) {
+        None => Ok(Some(None)),
+        Some(Ok(number)) => Ok(Some(Some(number))),
+        Some(Err(error)) if error.is_instance_of::<PyOverflowError>(object.expect("it is there").py()) => Ok(None),
+        Some(Err(error)) => Err(error),
     }
 }
 

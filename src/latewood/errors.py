@@ -71,6 +71,8 @@ class Locked(UnavailableError):
         holder = f"process {self.pid}" if self.pid else "another process"
         if self.path.parent.name == "readers":
             return f"reader {self.path.stem!r} is open in {holder}; close it there, or use another name"
+        if self.path.name == "retention.lock":
+            return f"{holder} is cleaning {self.path.parent} up, or claiming old records; try again"
         return f"{self.path.parent} is being written by {holder}; close it there, or open this one with mode='r'"
 
 

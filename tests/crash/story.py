@@ -29,7 +29,6 @@ def record(sequence: int, life: int = 0) -> Record:
     return Record(sequence, START_NS + sequence, sequence * 7 % 5 + life, payload)
 
 
-
 class Bounds(NamedTuple):
     """At least, at most."""
 
@@ -124,7 +123,7 @@ class Story:
             self.fs.step("append")
 
     def append_slowly(self, count: int = 1) -> None:
-        """Append so that the disk may also see a record that is only half stored.  The caller sees to there being room."""
+        """Append so that the disk may also see a record that is only half stored.  There must be room for it."""
         for _ in range(count):
             segment = self.log._writer.segment
             start = segment.tail().offset

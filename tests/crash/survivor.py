@@ -3,9 +3,9 @@
 from typing import Final
 
 from latewood import LatewoodError, LogOptions, NotFoundError, Queue, Record
-from latewood.testing import CrashFS, FakeClock
 from latewood.log.layout import Layout
 from latewood.log.pointer import load_pointer
+from latewood.testing import CrashFS, FakeClock
 from tests.crash.story import ROOT, SMALL, Bounds, Promise, Story
 
 _NEW_RECORDS: Final = 3
@@ -83,7 +83,9 @@ def check_sidecars(log: Queue, promise: Promise, end: int) -> None:
     pointer = load_pointer(log.file_system, Layout(ROOT))
     if len(entries):
         require(pointer is not None and pointer.segment_id == entries[-1].segment_id, "current.sealed", pointer)
-        require(pointer is not None and pointer.coordinator_watermark == log.coordinator_watermark, "watermark", pointer)
+        require(
+            pointer is not None and pointer.coordinator_watermark == log.coordinator_watermark, "watermark", pointer
+        )
     found = {info.name: info.sequence for info in log.readers()}
     for name, bounds in promise.readers:
         require(name in found or bounds.low < 0, "reader lost", name)

@@ -4,8 +4,6 @@ What a dead program had written is still in memory, not on the disk.  Whoever op
 durable: it makes it so, or a power cut later takes away what was acknowledged meanwhile.
 """
 
-import logging
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -18,14 +16,6 @@ from tests.crash.survivor import Violation, check_briefly, check_records, check_
 
 CUTS = 6
 CUTS_CAMPAIGN = 500
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Recovery says what it cuts; thousands of times here."""
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def begin(scene: Scene, fs: MortalFS) -> Story | None:
@@ -145,3 +135,18 @@ def keep_going(story: Story) -> None:
         story.close()
     except LatewoodError:
         pass
+
+
+def test_a_reader_that_died_making_the_readers_directory_loses_nobody_elses_commit() -> None:
+    """The writer lives meanwhile, so nobody but the next reader can make that directory durable."""
+    fs = MortalFS()
+    story = Story(fs)
+    story.append(3, durable=True)
+    fs.dies_within = fs.operations + 1
+    with pytest.raises(Killed):
+        story.make_reader_beside("unborn")
+    fs.bury()
+    story.make_reader_beside("billing")
+    story.commit("billing", 2)
+    (reader,) = open_again(fs.after_power_cut()).readers()
+    assert (reader.name, reader.sequence) == ("billing", 2)

@@ -172,11 +172,10 @@ def flips(log: Original, path: Path, *, every: bool) -> Iterator[Mutation]:
             yield Mutation(path, f"bit {bit % 8} of byte {at}", at, content[:at] + flipped + content[at + 1 :])
 
 
-def cuts(log: Original, path: Path, *, every: bool) -> Iterator[Mutation]:
-    content, vital = log.files[path], vital_bytes(log, path)
+def cuts(log: Original, path: Path) -> Iterator[Mutation]:
+    content = log.files[path]
     for length in range(len(content)):
-        if every or length in vital or not is_blank(path, content, length) or length % STEP_BLANK == 0:
-            yield Mutation(path, f"cut to {length}", length, content[:length])
+        yield Mutation(path, f"cut to {length}", length, content[:length])
 
 
 def growths(log: Original, path: Path) -> Iterator[Mutation]:
@@ -258,8 +257,8 @@ def test_a_flipped_bit_is_noticed_or_harmless(log: Original, path: Path, mode: M
 
 @of_every_file
 @in_every_mode
-def test_a_file_that_is_cut_is_noticed_or_harmless(log: Original, path: Path, mode: Mode, campaign: bool) -> None:  # noqa: FBT001
-    check_all(log, cuts(log, path, every=campaign), mode)
+def test_a_file_that_is_cut_is_noticed_or_harmless(log: Original, path: Path, mode: Mode) -> None:
+    check_all(log, cuts(log, path), mode)
 
 
 @of_every_file
@@ -270,7 +269,7 @@ def test_a_file_that_grew_is_noticed_or_harmless(log: Original, path: Path, mode
 
 @of_every_file
 def test_verify_has_no_traceback_and_finds_what_is_refused(log: Original, path: Path) -> None:
-    every = [*flips(log, path, every=False)][:: STEP * STEP] + [*cuts(log, path, every=False)][:: STEP * STEP]
+    every = [*flips(log, path, every=False), *cuts(log, path)][:: STEP * STEP]
     for mutation in every:
         fs = disk_of({**log.files, mutation.path: mutation.content})
         try:

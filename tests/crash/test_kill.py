@@ -19,7 +19,7 @@ import pytest
 import latewood
 from latewood import Queue
 from tests.crash import scribe
-from tests.crash.scribe import FOLLOWER, OPTIONS, READER, payload
+from tests.crash.scribe import OPTIONS, READER, payload
 from tests.patience import SECONDS_MAX, wait_until
 
 LOGS: Final = 4
@@ -137,6 +137,9 @@ class Follower:
         commits = [line for line in self._child.lines[-200:] if not line.startswith("saw")]
         return int(commits[-1].split()[1]) if commits else 0
 
+    def wait_for(self, end: int) -> None:
+        wait_until(lambda: self.last >= end)
+
     def kill(self) -> None:
         assert self._child is not None
         expected: int | None = None
@@ -199,6 +202,6 @@ def test_a_follower_misses_and_repeats_nothing_across_kills(tmp_path: Path, camp
                     follower.kill()
                     follower.start()
             end = truth.check()
-            wait_until(lambda: follower.last >= end)
+            follower.wait_for(end)
             follower.kill()
         assert follower.seen == {sequence: zlib.crc32(truth.payload(sequence)) for sequence in range(end)}

@@ -1,25 +1,14 @@
 """The power fails at every step of every ordered write; nothing acknowledged is lost, nothing is made up."""
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from latewood.testing import CrashFS
 from tests.crash.scenes import SCENES, Scene, bounds_of, cuts
-from tests.crash.survivor import check
+from tests.crash.survivor import check, open_again
 
 TEARS = (512, 4096)
 STATES_PER_STEP = 60
 STATES_PER_STEP_CAMPAIGN = 4_000
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Recovery says what it cuts; thousands of times here."""
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("tear_bytes", TEARS)
@@ -50,8 +39,6 @@ def test_a_second_power_cut_during_recovery_loses_nothing_either(scene: Scene, t
 
 
 def cut_recovery(scene: Scene, step: str, survivor: CrashFS, limit: int) -> None:
-    from tests.crash.survivor import open_again
-
     for again, second in survivor.cuts_during(lambda fs: open_again(fs, scene.options), limit):
         try:
             check(second, scene.options)

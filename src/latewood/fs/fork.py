@@ -6,6 +6,7 @@ into the parent's files.  Each such object registers here and is told, in the ch
 
 import os
 import weakref
+from contextlib import suppress
 from typing import Final, Protocol
 
 
@@ -28,7 +29,8 @@ def close_after_fork(thing: Abandonable) -> None:
 
 def _abandon_all() -> None:
     for thing in list(_LIVING):
-        thing.abandon_after_fork()
+        with suppress(Exception):  # One that cannot let go must not keep the others from it.
+            thing.abandon_after_fork()
 
 
 os.register_at_fork(after_in_child=_abandon_all)

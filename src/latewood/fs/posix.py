@@ -128,14 +128,21 @@ class PosixLock:
         self._file = PosixFile(path, os.O_RDWR | os.O_CREAT)
         descriptor = self._file._descriptor  # noqa: SLF001 - one module, one owner of descriptors
         try:
+            with _errors_of(path):
+                self._take(path, descriptor)
+            self._file.pwrite(f"{os.getpid():<19}\n".encode(), 0)
+        except BaseException:
+            self._file.close()  # And with it the lock, which a caller who tries again would find taken.
+            raise
+        # A child of fork inherits the descriptor; left open there, the lock would outlive the parent.
+        close_after_fork(self)
+
+    def _take(self, path: Path, descriptor: int) -> None:
+        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = self._file.pread(20, 0).strip(b"\0\n ")
-            self._file.close()
             raise Locked(path, int(holder) if holder.isdigit() else 0) from None
-        self._file.pwrite(f"{os.getpid():<19}\n".encode(), 0)
-        # A child of fork inherits the descriptor; left open there, the lock would outlive the parent.
-        close_after_fork(self)
 
     def close(self) -> None:
         """Give the lock up, also on behalf of children that inherited it."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _SEQUENCE_MAX: Final = (1 << 63) - 1
 _PLACE_MAX: Final = (1 << 63) - 1
-_CLOSE_WAIT_S: Final = 10
 _ENTRY: Final = struct.Struct(
     "<"
     "Q"  # offset
@@ -292,13 +291,10 @@ class Appender:
 
     def close(self) -> None:
         """Allow nothing from now on, and wait for the append that is under way."""
-        self._closed = True
-        # In a forked child the lock may be held by a thread that is no more: hence no `with`.
-        locked = self._lock.acquire(timeout=_CLOSE_WAIT_S)
-        self._limit = self._hard = self._records = 0
-        self._staged = None
-        if locked:
-            self._lock.release()
+        with self._lock:
+            self._closed = True
+            self._limit = self._hard = self._records = 0
+            self._staged = None
 
     def release(self) -> None:
         """Close, and let go of the buffers."""

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from latewood.errors import UsageError
 from latewood.kernel import Appender, largest
-from latewood.limits import TIMESTAMP_NS_MAX, check_number
+from latewood.limits import TIMESTAMP_NS_MAX, U64_MAX, check_number
 
 Column: TypeAlias = "int | array[int]"
 """One value for all records, or one for each."""
@@ -93,7 +93,7 @@ def make_batch(
     Raises:
         UsageError: there are more or fewer ids or timestamps than payloads, or a timestamp after the year 2262.
     """
-    ids: Column = ext_id if ext_ids is None else array("Q", ext_ids)
+    ids: Column = check_number(ext_id, U64_MAX, "ext_id") if ext_ids is None else array("Q", ext_ids)
     times: Column | None
     times = timestamps_ns if timestamps_ns is None or isinstance(timestamps_ns, int) else array("Q", timestamps_ns)
     if times is not None:

@@ -35,9 +35,13 @@ class CheckpointFile:
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         known = fs.exists(layout.checkpoint)
         self._file: File = fs.open(layout.checkpoint, create=True)
-        if not known:
-            self._file.sync()
-            fs.sync_directory(layout.root)
+        try:
+            if not known:
+                self._file.sync()
+                fs.sync_directory(layout.root)
+        except BaseException:
+            self._file.close()
+            raise
 
     def write(self, checkpoint: Checkpoint, *, durable: bool) -> None:
         """Write it in place.  Not durable unless asked: an older one is as true, only further back."""

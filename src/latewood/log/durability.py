@@ -138,6 +138,11 @@ class Durability:
             self._batching = False
             self._allow(self._segment.tail(), 0)
 
+    @property
+    def is_batching(self) -> bool:
+        """Whether single appends are held off."""
+        return self._batching
+
     def check(self) -> None:
         """Raise if the log was poisoned.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from latewood.errors import ClosedError, LatewoodError
 
 _logger = logging.getLogger(__name__)
+_RETRY_S = 1.0
+"""After a failure the work is tried again so soon, and no sooner."""
 
 
 class Housekeeper:
@@ -51,4 +53,7 @@ class Housekeeper:
                 return
             except LatewoodError as error:  # The next append meets it too, and tells the caller.
                 _logger.warning("in the background: %s", error)
-                due_s = None
+                due_s = _RETRY_S
+            except Exception:
+                _logger.exception("in the background")
+                due_s = _RETRY_S

@@ -39,7 +39,8 @@ _OPENED_TO_READ: Final = "the log was opened with mode='r'; open it without to a
 class Log:
     """Ordered records in one directory, appended by one process and read by any number.
 
-    Thread-safe.  After a fork the child must open the log again.  Use it as a context manager, or call `close`.
+    Thread-safe, but not for signal handlers: one that interrupts a call of its own thread is refused.  After a fork
+    the child must open the log again.  Use it as a context manager, or call `close`.
     """
 
     _writer: Writer
@@ -70,7 +71,7 @@ class Log:
         """Open the log in a directory, making it if it is not there.
 
         With `mode="r"` nothing is written and no lock is taken, so it works beside a writer and on a read-only
-        directory.  `background=False` does all work in the calling thread.
+        directory.  `background=False` does all work in the calling thread, at the next append or flush.
 
         Raises:
             Locked: another writer holds it.
@@ -155,6 +156,7 @@ class Log:
             UsageError, RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
         """
         self._check_open()
+        check_number(ext_id, U64_MAX, "ext_id")
         if timestamp_ns is not None:
             check_number(timestamp_ns, TIMESTAMP_NS_MAX, "timestamp_ns")
         group = self._group_commit()
@@ -341,21 +343,25 @@ class Log:
         """
         if self._closed:
             return
-        self._closed = ClosedError("the log is closed; open it again")
         try:
-            if self._group:
-                self._group.close()
-            self._writer.close()
+            try:
+                if self._group:
+                    self._group.close()
+            finally:
+                self._writer.close()
         finally:
-            self._wake.wake()
-            self._wake.close()
-            if self._lock:
-                self._lock.close()
+            if self._writer.is_closed:  # If an interrupt came first, nobody else may write yet: close again.
+                self._closed = ClosedError("the log is closed; open it again")
+                self._wake.wake()
+                self._wake.close()
+                if self._lock:
+                    self._lock.close()
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""
         self._closed = Forked("this log was opened before fork; the child must open it again")
-        self._writer.abandon_after_fork(self._closed)
+        if self._mode == "a":
+            self._writer.abandon_after_fork(self._closed)
 
     def _open_to_read(self) -> None:
         begun = self._fs.exists(self._layout.root) and not self._store.is_unfinished_creation()
@@ -365,6 +371,7 @@ class Log:
             raise NotFoundError(message)
         self._writer = _NoWriter()
         self._wake = Wake(self._fs, self._layout, create=False)
+        close_after_fork(self)
 
     def _open_to_write(self, *, background: bool) -> None:
         self._fs.make_directory(self._layout.root)
@@ -375,8 +382,9 @@ class Log:
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
             self._writer = open_writer(self._site, self._options, self._store, self._wake, background=background)
             undo.pop_all()
-        # The kernel's own method in place of ours, which only calls it: that saves half of an append's time.
-        self.append = self._writer.door.append  # type: ignore[method-assign]
+        if type(self).append is Log.append:
+            # The kernel's own method in place of ours, which only calls it: that saves half of an append's time.
+            self.append = self._writer.door.append  # type: ignore[method-assign]
         close_after_fork(self)
 
     def _manifest(self) -> Manifest:
@@ -415,12 +423,17 @@ class _NoWriter(Writer):
         pass
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("close", "__class__"):
+        if name in ("close", "is_closed", "__class__"):
             return object.__getattribute__(self, name)
         raise ReadOnlyError(_OPENED_TO_READ)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ReadOnlyError(_OPENED_TO_READ)
+
+    @property
+    def is_closed(self) -> bool:
+        """Nothing was ever open."""
+        return True
 
     def close(self) -> None:
         """Nothing to flush."""

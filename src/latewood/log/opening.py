@@ -27,11 +27,14 @@ def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wak
         sync_names(site, manifest)
     previous = read_last_footer(fs, layout, manifest)
     recovered = recover(fs, layout, manifest, previous)
-    writer = Writer(site, options, store, wake)
     try:
-        if recovered.footer:
-            check_no_unknown_successor(fs, layout, recovered.footer)
+        writer = Writer(site, options, store, wake)
+    except BaseException:
+        recovered.file.close()
+        raise
+    try:
         if recovered.footer:  # The roll that is still to be finished writes the pointer.
+            check_no_unknown_successor(fs, layout, recovered.footer)
             writer.coordinator_watermark = recovered.footer.coordinator_watermark
         elif previous:
             writer.coordinator_watermark = mend_pointer(fs, layout, previous).coordinator_watermark

@@ -1,6 +1,7 @@
 """Make a lost or corrupt manifest again from the segments, which describe themselves.
 
-`assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never touches a segment.
+`assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never changes a segment; one that is
+not sound is renamed to `….q.rejected` if its loss is accepted.
 Order of writes: docs/crash-safety.md, "rebuild".
 """
 
@@ -32,6 +33,8 @@ class Assembly(NamedTuple):
     entries: list[SegmentEntry]
     active: SegmentSummary
     problems: list[Problem]
+    rejected: list[Path]
+    """Segments that the log goes on without, if that loss is accepted: they are renamed, so as not to be in its way."""
 
     @property
     def first_sequence(self) -> int:
@@ -69,7 +72,7 @@ def rebuild(
     """Read every segment's header and footer and write a manifest of those that are sound.
 
     With problems, such as a missing segment, nothing is written unless `accept_loss`; readers then meet DataLost
-    at the gap.  The log must not be open to write.
+    at the gap, and segments that are not sound are renamed.  The log must not be open to write.
 
     Raises:
         NotFoundError: there are no segments.
@@ -137,11 +140,13 @@ def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
         ManifestCorrupted: not one segment is sound.
     """
     problems: list[Problem] = []
+    rejected: list[Path] = []
     sound: dict[int, SegmentSummary] = {}
     for summary in sorted(summaries, key=lambda one: (segment_id_of(one.path) or 0, one.record_count)):
         problem = _problem_of(summary, sound)
         if problem:
             problems.append(Problem(summary.path, problem))
+            rejected.append(summary.path)
         elif summary.header:
             sound[summary.header.segment_index] = summary
     if not sound:
@@ -151,10 +156,11 @@ def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
     for summary in before:
         if summary.footer is None and summary.record_count:
             problems.append(Problem(summary.path, "it is not sealed, and another segment follows"))
+            rejected.append(summary.path)
         elif summary.footer and summary.record_count:
             entries.append(_entry(summary, layout))
     problems += _gaps(entries, last, layout)
-    return Assembly(entries, last, problems)
+    return Assembly(entries, last, problems, rejected)
 
 
 def _problem_of(summary: SegmentSummary, sound: dict[int, SegmentSummary]) -> str | None:
@@ -188,6 +194,9 @@ def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> 
 def _write(fs: FileSystem, layout: Layout, assembly: Assembly) -> None:
     header = assembly.active.header
     assert header is not None
+    for rejected in assembly.rejected:
+        fs.rename(rejected, rejected.with_name(f"{rejected.name}.rejected"))
+        fs.sync_directory(rejected.parent)
     store = ManifestStore(fs, layout)
     entries = EntryTable.empty(layout.root / "manifest")
     for entry in assembly.entries:

@@ -63,8 +63,10 @@ class Stream:
         """Say whether `read` would return a record now."""
         segment = self._opened()
         head = bytes(segment.view[self._offset : self._offset + 8])
-        if head[4:] == _UNCOMMITTED or head == self._torn:
+        if head[4:] == _UNCOMMITTED:
             return False
+        if head == self._torn:  # The same record may have been written again, and whole.
+            return bool(segment.read(self._offset, self.sequence, 1, 1)[0])
         return head[:4] != _SEALED or (self._cross(segment) and self.has_more())
 
     def position(self) -> Position:
@@ -102,8 +104,13 @@ class Stream:
 
     def _opened(self) -> SegmentReader:
         if self._segment is None:
-            self._segment = self._view.segment_with(self.sequence)
-            self._offset = self._segment.offset_of(self.sequence)
+            segment = self._view.segment_with(self.sequence)
+            try:
+                self._offset = segment.offset_of(self.sequence)
+            except BaseException:
+                segment.close()
+                raise
+            self._segment = segment
         return self._segment
 
     def _goes_on(self, segment: SegmentReader, state: int) -> bool:

@@ -8,7 +8,7 @@ from latewood.format import seal
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File, FileSystem
 from latewood.kernel import BAD, END, SEALED, verify
-from latewood.segment import read_footer, read_header, read_seal_at
+from latewood.segment import map_to_read, read_footer, read_header, read_seal_at
 
 
 class SegmentSummary(NamedTuple):
@@ -73,9 +73,9 @@ def _count_records(
     file: File, header: SegmentHeader, footer: SegmentFooter | None
 ) -> tuple[int, int, CorruptError | None]:
     """Check every record, and the seal; return how many sound ones there are, where they end, and what is wrong."""
-    mapping = file.map(file.size(), writable=False)
+    mapping = map_to_read(file)
     try:
-        limit = footer.index_offset + seal.HEAD_SIZE if footer else file.size()
+        limit = footer.index_offset + seal.HEAD_SIZE if footer else len(mapping.view)
         count, end, state, *_ = verify(mapping.view, HEADER_SIZE, limit)
     finally:
         mapping.close()

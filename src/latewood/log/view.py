@@ -72,7 +72,10 @@ class View:
             reader.close()
 
     def sequence_at(self, segment_id: int, offset: int) -> int | None:
-        """Return the sequence of the record that begins at or after `offset` 0, or None if none begins there."""
+        """Return the sequence of the record that begins at `offset` of a segment, or None if none does.
+
+        If the segment is gone, that is the first record after it.
+        """
         start = self._start_after(segment_id - 1)
         if start is None:
             return None

@@ -7,24 +7,33 @@ lock, always taken after `_lock`.  The housekeeper thread calls `housekeep`.
 Order of writes on roll: docs/crash-safety.md, "roll".
 """
 
+import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from latewood.clock import SystemClock
-from latewood.errors import ClosedError, LatewoodError
+from latewood.errors import ClosedError, LatewoodError, NotFoundError, UnavailableError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File
 from latewood.kernel import Door
-from latewood.limits import BATCH_BYTES_MAX, BATCH_RECORDS_SMALL, SEGMENT_ID_MAX, TIMESTAMP_NS_MAX, check_number
+from latewood.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_SMALL,
+    SEGMENT_ID_MAX,
+    TIMESTAMP_NS_MAX,
+    U64_MAX,
+    check_number,
+)
 from latewood.log import roll
 from latewood.log.batch import Batch
 from latewood.log.checkpoint import CheckpointFile
 from latewood.log.creation import begin_segment
 from latewood.log.durability import Durability
+from latewood.log.exclusion import Exclusion
 from latewood.log.housekeeper import Housekeeper
 from latewood.log.layout import NANOSECONDS, segment_path
 from latewood.log.manifest import ManifestStore
@@ -36,6 +45,7 @@ from latewood.log.wake import Wake
 from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare
 
 _RECORDS_UNBOUNDED = 1 << 62
+_logger = logging.getLogger(__name__)
 
 
 class Writer:
@@ -44,7 +54,7 @@ class Writer:
     def __init__(self, site: Site, options: LogOptions, store: ManifestStore, wake: Wake) -> None:
         self._fs, self._layout, self._clock = site
         self._options, self._store, self._wake = options, store, wake
-        self._lock = threading.RLock()
+        self._lock = Exclusion()
         self.durability = Durability(CheckpointFile(self._fs, self._layout))
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
@@ -83,6 +93,7 @@ class Writer:
         return self.segment.appender.append(payload, ext_id, timestamp_ns) if self._is_plain else -1
 
     def _append_slowly(self, payload: bytes, ext_id: int, timestamp_ns: int | None, durable: bool) -> int:  # noqa: FBT001 - the kernel calls it
+        check_number(ext_id, U64_MAX, "ext_id")
         if timestamp_ns is not None:
             check_number(timestamp_ns, TIMESTAMP_NS_MAX, "timestamp_ns")
         sequence = self.append(payload, ext_id, timestamp_ns)
@@ -97,6 +108,8 @@ class Writer:
             self._grow_older()
             if timestamp_ns is None and not self._system_clock:
                 timestamp_ns = self._clock.now_ns()
+            if self.durability.is_batching:  # An interrupt came before the batch could let singles in again.
+                self.durability.end_batch()
             while (sequence := self.segment.appender.append(payload, ext_id, timestamp_ns)) < 0:
                 self._make_room(memoryview(payload).nbytes)
             self._note_first_append()
@@ -115,8 +128,8 @@ class Writer:
             self._grow_older()
             if batch.timestamps_ns is None and not self._system_clock:
                 batch.timestamps_ns = self._clock.now_ns()
-            self.durability.begin_batch()
             try:
+                self.durability.begin_batch()
                 sequences = self._append_batch(batch)
             finally:
                 self.durability.end_batch()
@@ -185,6 +198,8 @@ class Writer:
         elif options.flush_ms is not None and self._unflushed_since_ns is None:
             self._unflushed_since_ns = self._clock.now_ns()
             self._poke()
+        elif options.flush_ms is not None and self._housekeeper is None:
+            self._flush_if_due(self._clock.now_ns())
 
     def flush(self) -> None:
         """Make everything appended so far durable."""
@@ -210,8 +225,8 @@ class Writer:
             self._check_open()
             if ext_id == self.segment.header.ext_id:
                 return
-            self.durability.begin_batch()  # No record may slip into the segment while its cohort changes.
             try:
+                self.durability.begin_batch()  # No record may slip into the segment while its cohort changes.
                 if self.segment.appender.count:
                     self._roll(ext_id)
                 else:
@@ -235,7 +250,8 @@ class Writer:
     def remove_files(self, paths: list[Path]) -> None:
         """Remove files that the manifest no longer knows, durably."""
         for path in paths:
-            self._fs.remove(path)
+            with suppress(NotFoundError):
+                self._fs.remove(path)
         for directory in sorted({path.parent for path in paths}):
             self._fs.sync_directory(directory)
 
@@ -339,10 +355,12 @@ class Writer:
         """Stop the log if something fails after which the disk may hold the old or the new."""
         try:
             yield
-        except LatewoodError as error:
+        except BaseException as error:
             with self.durability.lock:
                 self.durability.poison(error)
+            if isinstance(error, LatewoodError):
                 self.durability.check()
+            raise
 
     # -- in the background ----------------------------------------------------------------------------
 
@@ -350,19 +368,30 @@ class Writer:
         """Do what is due: checkpoint, prepare, flush, roll by age; return the seconds until more is."""
         self._check_open()
         self.durability.checkpoint()
-        if self.segment.appender.offset > self.segment.records_end_max // 2:
-            self._prepare()
         now_ns = self._clock.now_ns()
-        due_ns = [self._flush_if_due(now_ns), self._roll_if_due()]
+        due_ns = [self._flush_if_due(now_ns), self._in_comfort(self._prepare_if_half_full)]
+        due_ns.append(self._in_comfort(self._roll_if_due))
         waits = [(due - now_ns) / NANOSECONDS for due in due_ns if due is not None]
         return max(0.0, min(waits)) if waits else None
+
+    def _in_comfort(self, work: Callable[[], int | None]) -> int | None:
+        """Do work that can wait: if there is no room for it, the next roll meets that too, and tells its caller."""
+        try:
+            return work()
+        except UnavailableError as error:
+            _logger.warning("in the background: %s", error)
+            return self._clock.now_ns() + NANOSECONDS
+
+    def _prepare_if_half_full(self) -> None:
+        if self.segment.appender.offset > self.segment.records_end_max // 2:
+            self._prepare()
 
     def _flush_if_due(self, now_ns: int) -> int | None:
         """Return when the next flush is due, if one is."""
         since, flush_ms = self._unflushed_since_ns, self._options.flush_ms
         if since is None or flush_ms is None:
             return None
-        if now_ns < since + flush_ms * 1_000_000:
+        if since <= now_ns < since + flush_ms * 1_000_000:  # A clock that was set back must not put it off.
             return since + flush_ms * 1_000_000
         self.flush()
         return None
@@ -409,16 +438,27 @@ class Writer:
         Raises:
             Poisoned: the last flush failed; one that failed before was already told of.
         """
-        if self._housekeeper:
-            self._housekeeper.stop()
-        with self._lock:
-            if self._closed:
-                return
-            self.segment.appender.close()
-            try:
-                if self.durability.failure is None:
-                    self._store_final_state()
-            finally:
+        try:
+            if self._housekeeper:
+                self._housekeeper.stop()
+        finally:
+            with self._lock:
+                self._end()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it can never append again."""
+        return self._closed is not None
+
+    def _end(self) -> None:
+        if self._closed:
+            return
+        self.segment.appender.close()
+        try:
+            if self.durability.failure is None:
+                self._store_final_state()
+        finally:
+            with self.durability.lock:
                 self._release(ClosedError("the log is closed; open it again"))
 
     def _store_final_state(self) -> None:
@@ -447,7 +487,7 @@ class Writer:
         Takes no lock, the appender's neither: another thread of the parent may have held it, and is not here.
         """
         self._closed = reason
-        self._lock = threading.RLock()
+        self._lock = Exclusion()
         self.door.set(None)
         self._is_plain = False
         self._housekeeper = None

@@ -108,7 +108,9 @@ class Queue(Log):
             retire = self.retention_plan().retire
             if retire:
                 sync_cursors(self._fs, self._layout.readers)
+                self._swept = False  # Until every file is gone: what fails half-way is swept next time.
                 self._writer.retire(retire[-1])
+                self._swept = True
             return retire
 
     def retention_plan(self) -> Plan:

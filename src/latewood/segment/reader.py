@@ -12,9 +12,9 @@ from latewood.errors import CorruptError
 from latewood.format import seal
 from latewood.format.entries import SegmentEntry
 from latewood.format.segment import HEADER_SIZE, SegmentFooter
-from latewood.fs import FileSystem, Mapping
+from latewood.fs import FileSystem
 from latewood.kernel import BAD, MORE, Record, columns, find_timestamp, index_records, scan, skip
-from latewood.segment.sealed import read_footer, read_header
+from latewood.segment.sealed import map_to_read, read_footer, read_header
 
 Columns = tuple[int, int, int, bytes, bytes, bytes, bytes]
 """count, next offset, state, timestamps, ext_ids, payload offsets, payloads"""
@@ -35,7 +35,7 @@ class SegmentReader:
         try:
             self.header = read_header(self._file)
             self.footer = self._checked_footer(entry) if entry else None
-            self._mapping = self._map()
+            self._mapping = map_to_read(self._file)
         except BaseException:
             self._file.close()
             raise
@@ -119,12 +119,6 @@ class SegmentReader:
             self._index = None
         self._mapping.close()
         self._file.close()
-
-    def _map(self) -> Mapping:
-        try:
-            return self._file.map(self._file.size(), writable=False)
-        except ValueError:  # The writer trimmed it between these two calls, which it does once.
-            return self._file.map(self._file.size(), writable=False)
 
     def _checked_footer(self, entry: SegmentEntry) -> SegmentFooter:
         footer = read_footer(self._file)

@@ -10,7 +10,15 @@ from latewood.format.segment import (
     decode_footer,
     decode_header,
 )
-from latewood.fs import File
+from latewood.fs import File, Mapping
+
+
+def map_to_read(file: File) -> Mapping:
+    """Map a whole segment, which its writer may be trimming."""
+    try:
+        return file.map(file.size(), writable=False)
+    except ValueError:  # Trimmed between these two calls, which happens once in its life.
+        return file.map(file.size(), writable=False)
 
 
 def read_header(file: File) -> SegmentHeader:

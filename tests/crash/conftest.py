@@ -1,0 +1,14 @@
+"""What the crash tests share."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Recovery says what it cuts and ignores; thousands of times here."""
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)

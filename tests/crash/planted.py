@@ -1,0 +1,154 @@
+"""Bugs that a log could have, each of which has bitten somebody.  They are planted by replacing one function."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from unittest import mock
+
+from latewood.format.checkpoint import Checkpoint
+from latewood.format.manifest import ActiveSegment, Manifest
+from latewood.format.segment import HEADER_SIZE, SegmentHeader, encode_header
+from latewood.fs import DualSlot, File, FileSystem
+from latewood.log import Log, Stream
+from latewood.log.checkpoint import CheckpointFile
+from latewood.log.durability import Durability
+from latewood.log.layout import Layout
+from latewood.log.manifest import ManifestStore
+from latewood.log.writer import Writer
+from latewood.segment import SegmentWriter, file_bytes
+
+
+class Bug(NamedTuple):
+    """What is replaced, by what, and the scene in which that shows."""
+
+    target: str
+    replacement: Callable[..., object]
+    scene: str
+    states: int = 40
+    """Tried at each step; more where several things must be lost together."""
+
+    def planted(self) -> AbstractContextManager[object]:
+        return mock.patch(self.target, self.replacement)
+
+
+def publish_by_truncating(self: DualSlot, slot: int) -> None:
+    """Open the pointer with O_TRUNC: for a moment there is none."""
+    file = self._fs.open(self._pointer, create=True)
+    file.truncate(0)
+    self._write_pointer(file, slot)
+    file.close()
+    self._fs.sync_directory(self._directory)
+
+
+def write_the_current_slot(
+    self: ManifestStore, manifest: Manifest, write: Callable[..., int] = ManifestStore.write
+) -> int:
+    current = self._slots.current()
+    with mock.patch.object(DualSlot, "current", lambda _: 2 if current == 1 else 1):
+        return write(self, manifest)
+
+
+def name_a_segment_before_its_header(
+    fs: FileSystem, layout: Layout, file: File, header: SegmentHeader, path: str
+) -> File:
+    """Write the header, and leave it to the first flush to sync it."""
+    file.pwrite(encode_header(header), 0)
+    target = layout.absolute(path)
+    fs.make_directory(target.parent)
+    fs.rename(file.path, target)
+    fs.sync_directory(target.parent)
+    fs.sync_directory(layout.segments)
+    file.path = target
+    return file
+
+
+def publish_before_the_segment(
+    self: Writer, header: SegmentHeader, path: str, begin: Callable[..., File] = Writer._begin_segment
+) -> File:
+    active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
+    self._store_manifest(self.manifest.entries, active, header.base_record_count)
+    return begin(self, header, path)
+
+
+def leave_what_follows_a_torn_tail(file: File, header: SegmentHeader, *_: int) -> None:
+    """Cut nothing: the next record will overwrite it, one hopes."""
+    file.allocate(file_bytes(header.max_size, header.index_interval))
+    file.sync()
+
+
+def checkpoint_before_the_sync(
+    self: Durability, *, reserved_end: int | None, sync: Callable[..., None] = Durability._sync
+) -> None:
+    durable = self._durable_tail
+    self._durable_tail = self._segment.tail()
+    self._file.write(self._checkpoint(self.reserved_end), durable=False)
+    self._durable_tail = durable
+    sync(self, reserved_end=reserved_end)
+
+
+def reserve_without_a_sync(
+    self: CheckpointFile, checkpoint: Checkpoint, *, durable: bool, write: Callable[..., None] = CheckpointFile.write
+) -> None:
+    del durable
+    write(self, checkpoint, durable=False)
+
+
+def commit_without_the_records(self: Log, stream: Stream) -> None:
+    del self, stream
+
+
+def seal_without_a_sync(self: SegmentWriter, seal: Callable[..., Any] = SegmentWriter.seal, **fields: object) -> Any:
+    with mock.patch.object(type(self.file), "sync", lambda _: None):
+        return seal(self, **fields)
+
+
+def remove_before_the_manifest(self: Writer, segment_id: int, retire: Callable[..., None] = Writer.retire) -> None:
+    entries = self.manifest.entries
+    paths = [entries[index].path for index in range(entries.index_after_segment(segment_id))]
+    self.remove_files([self._layout.absolute(path) for path in paths])
+    with mock.patch.object(Writer, "remove_files"):
+        retire(self, segment_id)
+
+
+def replace_without_a_sync(fs: FileSystem, path: Path, data: bytes) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    file = fs.open(temporary, create=True)
+    file.truncate(0)
+    file.pwrite(data, 0)
+    file.close()
+    fs.rename(temporary, path)
+    fs.sync_directory(path.parent)
+
+
+BUGS: Final = {
+    "the pointer is truncated before it is written": Bug("latewood.fs.DualSlot.publish", publish_by_truncating, "roll"),
+    "the slot that counts is written over": Bug(
+        "latewood.log.manifest.ManifestStore.write", write_the_current_slot, "roll"
+    ),
+    "a segment is named before its header is durable": Bug(
+        "latewood.log.writer.begin_segment", name_a_segment_before_its_header, "roll"
+    ),
+    "the manifest is published before the segment is there": Bug(
+        "latewood.log.writer.Writer._begin_segment", publish_before_the_segment, "roll"
+    ),
+    "what follows a torn tail is left there": Bug(
+        "latewood.log.recovery._cut", leave_what_follows_a_torn_tail, "append across sectors", 200
+    ),
+    "the checkpoint is written before the sync": Bug(
+        "latewood.log.durability.Durability._sync", checkpoint_before_the_sync, "flush"
+    ),
+    "a reservation is not synced": Bug(
+        "latewood.log.checkpoint.CheckpointFile.write", reserve_without_a_sync, "append across sectors", 600
+    ),
+    "a position is stored before its records": Bug(
+        "latewood.log.log.Log.make_durable", commit_without_the_records, "reader"
+    ),
+    "a seal is not synced": Bug("latewood.segment.SegmentWriter.seal", seal_without_a_sync, "roll"),
+    "segments are removed before the manifest forgets them": Bug(
+        "latewood.log.writer.Writer.retire", remove_before_the_manifest, "cleanup"
+    ),
+    "a new reader's file is named before it is durable": Bug(
+        "latewood.queue.cursor.replace_file", replace_without_a_sync, "reader"
+    ),
+}
