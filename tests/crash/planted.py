@@ -45,7 +45,7 @@ def write_the_current_slot(
     self: ManifestStore, manifest: Manifest, write: Callable[..., int] = ManifestStore.write
 ) -> int:
     current = self._slots.current()
-    with mock.patch.object(DualSlot, "current", lambda _: 2 if current == 1 else 1):
+    with mock.patch.object(DualSlot, "current", return_value=2 if current == 1 else 1):
         return write(self, manifest)
 
 
@@ -99,7 +99,7 @@ def commit_without_the_records(self: Log, stream: Stream) -> None:
 
 
 def seal_without_a_sync(self: SegmentWriter, seal: Callable[..., Any] = SegmentWriter.seal, **fields: object) -> Any:
-    with mock.patch.object(type(self.file), "sync", lambda _: None):
+    with mock.patch.object(type(self.file), "sync", return_value=None):
         return seal(self, **fields)
 
 
@@ -133,13 +133,13 @@ BUGS: Final = {
         "latewood.log.writer.Writer._begin_segment", publish_before_the_segment, "roll"
     ),
     "what follows a torn tail is left there": Bug(
-        "latewood.log.recovery._cut", leave_what_follows_a_torn_tail, "append across sectors", 200
+        "latewood.log.recovery._cut", leave_what_follows_a_torn_tail, "batch across sectors", 200
     ),
     "the checkpoint is written before the sync": Bug(
         "latewood.log.durability.Durability._sync", checkpoint_before_the_sync, "flush"
     ),
     "a reservation is not synced": Bug(
-        "latewood.log.checkpoint.CheckpointFile.write", reserve_without_a_sync, "append across sectors", 600
+        "latewood.log.checkpoint.CheckpointFile.write", reserve_without_a_sync, "batch across sectors", 200
     ),
     "a position is stored before its records": Bug(
         "latewood.log.log.Log.make_durable", commit_without_the_records, "reader"

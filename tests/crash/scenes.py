@@ -48,6 +48,12 @@ def append_across_sectors(story: Story) -> None:
     story.append(12)
 
 
+def batch_across_sectors(story: Story) -> None:
+    """The same in few steps, so that all its states can be tried."""
+    story.append_many(14)
+    story.append(1, durable=True)
+
+
 def roll_across_sectors(story: Story) -> None:
     story.append(20)
     story.roll()
@@ -242,6 +248,7 @@ SCENES: Final = {
     "append": Scene(append),
     "append in part": Scene(append_slowly, some_records, PAGES),
     "append across sectors": Scene(append_across_sectors, before=None, options=PAGES),
+    "batch across sectors": Scene(batch_across_sectors, before=None, options=PAGES),
     "batch": Scene(batch, some_records),
     "flush": Scene(flush, some_records),
     "checkpoint": Scene(checkpoint, some_records, PAGES, small_reserve=True),

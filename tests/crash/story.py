@@ -6,9 +6,8 @@ system's `note`, so whoever looks at a survivor knows what it owes.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from latewood import LogOptions, Queue, Reader, Record
 from latewood.testing import CrashFS, FakeClock
@@ -39,8 +38,7 @@ class Bounds(NamedTuple):
         return isinstance(number, int) and self.low <= number <= self.high
 
 
-@dataclass(frozen=True, slots=True)
-class Promise:
+class Promise(NamedTuple):
     """What a disk that loses power now may hold, and must."""
 
     end: Bounds = Bounds(0, 0)
@@ -62,8 +60,8 @@ class Promise:
         """The records that the log holds from one sequence to another, if it ends there."""
         return [record(sequence, bisect_right(self.lives, sequence)) for sequence in range(start, stop)]
 
-    def but(self, **changes: object) -> "Promise":
-        return replace(self, **changes)  # type: ignore[arg-type] # the fields of a promise, by name
+    def but(self, **changes: Any) -> "Promise":
+        return self._replace(**changes)
 
 
 class Story:
@@ -83,7 +81,7 @@ class Story:
         self.fs.note = self.promise
         return Queue.open(ROOT, self.options, fs=self.fs, clock=self.clock, background=False)
 
-    def _promise(self, **changes: object) -> None:
+    def _promise(self, **changes: Any) -> None:
         self.promise = self.promise.but(**changes)
         self.fs.note = self.promise
 

@@ -30,8 +30,8 @@ class Catch(NamedTuple):
 
 
 CAUGHT: Final = {
-    "CheckpointFile.__init__: sync_directory /q": Catch("cut", "append across sectors", 600),
-    "CheckpointFile.write: sync index.meta": Catch("cut", "append across sectors", 600),
+    "CheckpointFile.__init__: sync_directory /q": Catch("cut", "batch across sectors", 200),
+    "CheckpointFile.write: sync index.meta": Catch("cut", "batch across sectors", 200),
     "DualSlot._write_pointer: sync manifest.current": Catch("cut", "create"),
     "DualSlot.publish: sync_directory /q": Catch("cut", "create"),
     "DualSlot.write: sync manifest.N": Catch("cut", "create"),

@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
 
     @initialize(
         options=st.sampled_from(OPTIONS),
-        tear_bytes=st.sampled_from((512, 4096)),
+        tear_bytes=st.sampled_from((512, 512, 4096)),
         plain=st.booleans(),
         small_reserve=st.booleans(),
         count=st.integers(0, 40),
@@ -163,14 +163,21 @@ class Machine(RuleBasedStateMachine):
         self.pair.check()
         self.pair.cut_power(cut)
 
-    @rule(count=st.integers(0, 12), payload_bytes=st.sampled_from((104, 40, 300)), cut=cuts, options=options)
-    def cut_power(self, count: int, payload_bytes: int, cut: Cut, options: LogOptions | None) -> None:
+    @rule(
+        before=st.integers(0, 12),
+        after=st.integers(0, 8),
+        payload_bytes=st.sampled_from((104, 40, 300)),
+        cut=cuts,
+        options=options,
+    )
+    def cut_power(self, before: int, after: int, payload_bytes: int, cut: Cut, options: LogOptions | None) -> None:
         """Lose power with records under way; those that come next lie where the lost ones lay."""
-        for _ in range(count):
+        for _ in range(before):
             self.pair.append(payload_bytes)
         self.pair.cut_power(cut, options)
-        self.pair.check()
-        self.pair.append(payload_bytes)
+        for _ in range(after):
+            self.pair.check()
+            self.pair.append(payload_bytes)
 
     @rule(operations=st.integers(0, 12), fate=st.none() | cuts)
     def doom(self, operations: int, fate: Cut | None) -> None:

@@ -1,5 +1,6 @@
 """A queue's readers and its retention do what their model does, whatever happens to them."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 import pytest
@@ -37,9 +38,14 @@ class QueueMachine(Machine):
     def _reader(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.pair.handles)), "reader")
 
-    @rule(name=names, start=st.sampled_from(("resume", "earliest", "latest")), elsewhere=st.booleans())
-    def open_reader(self, name: str, start: Start, elsewhere: bool) -> None:  # noqa: FBT001
-        self.pair.open_reader(name, start, elsewhere=elsewhere)
+    @rule(
+        readers=st.sets(names, min_size=1).map(sorted),
+        start=st.sampled_from(("resume", "earliest", "latest")),
+        elsewhere=st.booleans(),
+    )
+    def open_readers(self, readers: list[str], start: Start, elsewhere: bool) -> None:  # noqa: FBT001
+        for name in readers:
+            self.pair.open_reader(name, start, elsewhere=elsewhere)
 
     @rule(name=names, data=st.data(), elsewhere=st.booleans())
     def open_reader_at(self, name: str, data: st.DataObject, elsewhere: bool) -> None:  # noqa: FBT001
@@ -65,13 +71,14 @@ class QueueMachine(Machine):
     def commit(self, data: st.DataObject) -> None:
         self.pair.commit(self._reader(data))
 
-    @rule()
-    def catch_up(self) -> None:
-        self._catch_up()
+    @precondition(some_reader)
+    @rule(readers=st.sets(names, min_size=1).map(sorted))
+    def catch_up(self, readers: list[str]) -> None:
+        self._catch_up(readers)
 
-    def _catch_up(self) -> None:
-        """Read and commit everything, with every reader that is open."""
-        for name in list(self.pair.handles):
+    def _catch_up(self, readers: Iterable[str]) -> None:
+        """Read and commit everything."""
+        for name in readers:
             if name in self.pair.handles:  # Committing may be the end of them all.
                 self.pair.iterate(name)
                 self.pair.commit(name)
@@ -81,7 +88,7 @@ class QueueMachine(Machine):
     def catch_up_and_cut_power(self, count: int, cut: Cut) -> None:
         for _ in range(count):
             self.pair.append(104)
-        self._catch_up()
+        self._catch_up(list(self.pair.handles))
         self.pair.cut_power(cut)
 
     @precondition(some_reader)
