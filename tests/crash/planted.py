@@ -133,7 +133,7 @@ BUGS: Final = {
         "latewood.log.writer.Writer._begin_segment", publish_before_the_segment, "roll"
     ),
     "what follows a torn tail is left there": Bug(
-        "latewood.log.recovery._cut", leave_what_follows_a_torn_tail, "batch across sectors", 200
+        "latewood.log.recovery._cut", leave_what_follows_a_torn_tail, "append across sectors", 60
     ),
     "the checkpoint is written before the sync": Bug(
         "latewood.log.durability.Durability._sync", checkpoint_before_the_sync, "flush"

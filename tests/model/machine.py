@@ -164,14 +164,17 @@ class Machine(RuleBasedStateMachine):
         self.pair.cut_power(cut)
 
     @rule(
-        before=st.integers(0, 12),
-        after=st.integers(0, 8),
-        payload_bytes=st.sampled_from((104, 40, 300)),
+        before=st.integers(0, 16),
+        after=st.sampled_from((0, 2, 8)),
+        payload_bytes=st.sampled_from((40, 40, 104, 300)),
         cut=cuts,
         options=options,
     )
     def cut_power(self, before: int, after: int, payload_bytes: int, cut: Cut, options: LogOptions | None) -> None:
-        """Lose power with records under way; those that come next lie where the lost ones lay."""
+        """Lose power with records under way; those that come next lie where the lost ones lay.
+
+        Eight records of 40 bytes fill a sector: if it was lost and a later one was not, the next thing is a ghost.
+        """
         for _ in range(before):
             self.pair.append(payload_bytes)
         self.pair.cut_power(cut, options)

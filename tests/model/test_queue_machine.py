@@ -108,8 +108,10 @@ class QueueMachine(Machine):
         if remove:
             self.pair.remove_reader(name)
 
-    @rule(policy=policies, ms=st.sampled_from((0, 1, 600, 3_000)))
-    def cleanup(self, policy: RetentionPolicy, ms: int) -> None:
+    @rule(readers=st.sets(names).map(sorted), policy=policies, ms=st.sampled_from((0, 1, 600, 3_000)))
+    def cleanup(self, readers: list[str], policy: RetentionPolicy, ms: int) -> None:
+        """Some readers go on, and leave the others behind; then whatever may go goes."""
+        self._catch_up(readers)
         self.pair.clock.advance(ms=ms)
         self.pair.cleanup(policy)
 

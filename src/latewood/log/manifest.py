@@ -7,8 +7,8 @@ Format: docs/format/manifest.md.  Order of writes: docs/crash-safety.md, "manife
 
 from latewood.errors import ManifestCorrupted, NotFoundError, UnsupportedVersion
 from latewood.format.entries import EntryTable
-from latewood.format.manifest import ActiveSegment, Manifest, decode, encode_front
-from latewood.format.segment import HEADER_SIZE
+from latewood.format.manifest import HEADER_SIZE, ActiveSegment, Manifest, decode, encode_front
+from latewood.format.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
 from latewood.fs import DualSlot, FileSystem
 from latewood.limits import MANIFEST_BYTES_MAX, MANIFEST_RETRIES_MAX
 from latewood.log.layout import Layout, segment_path
@@ -25,6 +25,8 @@ class ManifestStore:
         self._slots = DualSlot(fs, layout.root, "manifest")
         self._written: dict[int, tuple[EntryTable, int]] = {}
         """What each slot holds since this object wrote it: its entries, and where they begin."""
+        self._seen: tuple[bytes, Manifest] | None = None
+        """The header that a reader saw last, and what it is of."""
 
     def load(self) -> Manifest:
         """Return the current manifest.
@@ -63,10 +65,20 @@ class ManifestStore:
         """
         for _ in range(MANIFEST_RETRIES_MAX):
             try:
-                return self.load()
+                return self._load_if_changed()
             except ManifestCorrupted as error:
                 damage = error
         raise damage
+
+    def _load_if_changed(self) -> Manifest:
+        """Return the current manifest, decoded again only if its header, with generation and checksum, is another."""
+        slot = self._slots.current()
+        if slot in (_FIRST_SLOT, _SECOND_SLOT) and self._fs.exists(self._slots.path(slot)):
+            head = self._slots.read(slot, HEADER_SIZE - 1)
+            if self._seen is None or self._seen[0] != head:
+                self._seen = head, self.load()
+            return self._seen[1]
+        return self.load()
 
     def store(self, manifest: Manifest) -> None:
         """Make `manifest` the current one.  Durable on return."""
@@ -130,5 +142,5 @@ class ManifestStore:
 
 def first_manifest(store_path: Layout, created_ns: int) -> Manifest:
     """Return the manifest of a log without records, whose first segment is still to be made."""
-    active = ActiveSegment(0, HEADER_SIZE, 0, segment_path(0, created_ns))
+    active = ActiveSegment(0, SEGMENT_HEADER_SIZE, 0, segment_path(0, created_ns))
     return Manifest(1, 0, active, EntryTable.empty(store_path.root / "manifest.1"))
