@@ -32,7 +32,7 @@ WRITE_BYTES: Final = 64 * KiB
 CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
-RESERVE_BYTES: Final = 16 * MiB
+RESERVE_BYTES: Final = 4 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
 
 READ_RECORDS_MAX: Final = 1024
@@ -44,7 +44,7 @@ READ_BYTES_MAX: Final = 4 * MiB
 ARROW_RECORDS_MAX: Final = 65_536
 """Rows in one Arrow batch."""
 
-ARROW_BYTES_MAX: Final = 64 * MiB
+ARROW_BYTES_MAX: Final = 4 * MiB
 """Payload bytes in one Arrow batch, beyond its first record; far from the 2 GiB of 32-bit offsets."""
 
 TIMESTAMP_NS_MAX: Final = (1 << 63) - 1

@@ -1,5 +1,6 @@
 """What the crash tests share."""
 
+import gc
 import logging
 from collections.abc import Iterator
 
@@ -12,3 +13,4 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
+    gc.collect()

@@ -12,14 +12,14 @@ from latewood.testing.fake_clock import START_NS
 from tests.model.pair import Cut, Pair
 
 OPTIONS: Final = (
-    LogOptions(segment_bytes_max=1024, index_interval=2),
+    LogOptions(segment_bytes_max=2048, index_interval=2),
     LogOptions(segment_bytes_max=512, index_interval=1),
-    LogOptions(segment_bytes_max=2048, index_interval=4),
+    LogOptions(segment_bytes_max=1536, index_interval=4),
     LogOptions(segment_bytes_max=1021, segment_records_max=5),
-    LogOptions(segment_bytes_max=1024, segment_age_max_ms=1_000),
-    LogOptions(segment_bytes_max=2048, flush_bytes=300),
+    LogOptions(segment_bytes_max=2048, segment_age_max_ms=1_000),
+    LogOptions(segment_bytes_max=1024, flush_bytes=300),
     LogOptions(segment_bytes_max=512, flush_every_append=True),
-    LogOptions(segment_bytes_max=1536, flush_ms=1_000),
+    LogOptions(segment_bytes_max=2043, flush_ms=1_000),
 )
 _RESERVE_BYTES: Final = 384
 """In place of 16 MiB, so that a small segment needs several reservations."""
@@ -151,17 +151,18 @@ class Machine(RuleBasedStateMachine):
         self.pair.clock.advance(ms=ms)
         self.pair.housekeep()
 
-    @rule(killed=st.booleans(), options=options)
-    def end(self, killed: bool, options: LogOptions | None) -> None:  # noqa: FBT001
-        self.pair.kill(options) if killed else self.pair.reopen(options)
+    @rule(options=options)
+    def reopen(self, options: LogOptions | None) -> None:
+        self.pair.reopen(options)
 
-    @rule(cut=cuts)
-    def kill_and_cut_power(self, cut: Cut) -> None:
-        """What is found in memory when the log is opened must not be relied on before it is durable."""
+    @rule(options=options, cut=st.none() | cuts)
+    def kill(self, options: LogOptions | None, cut: Cut | None) -> None:
+        """Die, and perhaps lose power as soon as the log is open again: what it finds in memory must be durable then."""
         self.pair.append(40)
-        self.pair.kill()
-        self.pair.check()
-        self.pair.cut_power(cut)
+        self.pair.kill(options)
+        if cut is not None:
+            self.pair.check()
+            self.pair.cut_power(cut)
 
     @rule(
         before=st.integers(0, 16),

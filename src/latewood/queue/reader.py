@@ -108,7 +108,7 @@ class Reader:
         return self._opened().read(max_records)
 
     def read_arrow(self, max_records: int = ARROW_RECORDS_MAX) -> "pa.RecordBatch":
-        """Return up to `max_records`, and no more than 64 MiB, as an Arrow batch; it is empty at the end.
+        """Return up to `max_records`, and about 4 MiB of payload, as an Arrow batch; it is empty at the end.
 
         Raises:
             DataLost, CorruptError: as `next`.
