@@ -86,7 +86,7 @@ def test_records_that_were_retired_are_named_with_where_to_go_on(log: Path) -> N
     with latewood.open(log, mode="r") as opened:
         first = opened.first_sequence
     line = complaint("cat", log, "--start", "0", code=1)
-    assert f"records 0 to {first - 1} were retired" in line
+    assert f"records 0 to {first - 1} are gone" in line
     assert f"`--start {first}`" in line
     assert sequences("cat", log, "--start", str(first)) == list(range(first, 100))
 

@@ -60,7 +60,7 @@ def test_a_silent_reader_can_be_ignored(log: Path) -> None:
     assert rows("cleanup", log, "--yes", *policy) == []
     assert rows("cleanup", log, "--yes", *policy, "--ignore-readers-silent-for", "1h") == []
     assert rows("cleanup", log, "--yes", *policy, "--ignore-readers-silent-for", "0s")
-    assert "were retired" in complaint("tail", log, "--reader", "silent", code=1)
+    assert "are gone" in complaint("tail", log, "--reader", "silent", code=1)
 
 
 def test_without_a_terminal_it_must_be_told_to_go_ahead(log: Path) -> None:

@@ -75,7 +75,7 @@ def test_seek_goes_no_further_than_the_end(log: Path, billing: Path) -> None:
 def test_seek_does_not_go_where_nothing_is_left(log: Path) -> None:
     ok("cleanup", log, "--max-bytes", "0", "--yes")
     line = complaint("readers", "seek", log, "billing", "--sequence", "0", "--create", code=1)
-    assert "were retired" in line
+    assert "are gone" in line
     assert rows("readers", "ls", log) == []
 
 

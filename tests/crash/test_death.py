@@ -14,7 +14,7 @@ from tests.crash.scenes import SCENES, Scene, bounds_of
 from tests.crash.story import Bounds, Promise, Story
 from tests.crash.survivor import Violation, check_briefly, check_records, check_sidecars, open_again, require
 
-CUTS = 6
+CUTS = 4
 CUTS_CAMPAIGN = 500
 
 
@@ -100,12 +100,23 @@ def test_a_program_may_die_before_any_operation(scene: Scene, campaign: bool) ->
             die(scene, number, limit, within=True)
 
 
-@pytest.mark.parametrize("reopens", [True, False], ids=["reopening", "going on"])
+# Linux tells every open descriptor of a file that a sync failed, so a writer hears of a reader's failed sync at its own
+# next one.  The disk of these tests tells only who called: a writer that goes on beside such a reader is left out.
+@pytest.mark.parametrize(
+    ("scene", "reopens"),
+    [
+        pytest.param(scene, reopens, id=f"{name}-{'reopening' if reopens else 'going on'}")
+        for name, scene in SCENES.items()
+        for reopens in (True, False)
+        if reopens or name != "reader beside"
+    ],
+)
 @pytest.mark.parametrize("failure", [StorageError("EIO"), DiskFull("ENOSPC")], ids=["EIO", "ENOSPC"])
-@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
 def test_any_operation_may_fail(scene: Scene, failure: LatewoodError, reopens: bool, campaign: bool) -> None:  # noqa: FBT001
+    # A full disk takes the same ways as a broken one, but for a few that test_full_disk.py looks at.
+    stride = 1 if campaign or not isinstance(failure, DiskFull) else 4
     with bounds_of(scene):
-        for number in range(1, rehearse(scene).operations + 1):
+        for number in range(1, rehearse(scene).operations + 1, stride):
             fs = MortalFS()
             story = begin(scene, fs)
             fs.fails_at, fs.failure = number, failure

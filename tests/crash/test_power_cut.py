@@ -7,7 +7,7 @@ from tests.crash.scenes import SCENES, Scene, bounds_of, cuts
 from tests.crash.survivor import check, open_again
 
 TEARS = (512, 4096)
-STATES_PER_STEP = 60
+STATES_PER_STEP = 36
 STATES_PER_STEP_CAMPAIGN = 4_000
 
 

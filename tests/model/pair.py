@@ -275,6 +275,7 @@ class Pair:
         segment = log._writer.segment
         assert {segment.header.ext_id} <= model.cohorts
         assert (segment.appender.offset, segment.records_end_max) == (model.offset, model.bytes_max)
+        assert self.is_poisoned or not any(segment._mapping.view[model.offset :]), "something follows the records"
         assert {info.name: Cursor(info.sequence, info.committed_at_ns) for info in log.readers()} == model.cursors
 
     def verify(self) -> None:

@@ -42,10 +42,11 @@ def commit_ahead() -> Any:
 
 
 def overlook_a_reader() -> Any:
-    """Retention counts one reader too few, when there are several."""
+    """Retention does not see the slowest reader, if there are several."""
 
-    def plan(segments: Any, sealed_bytes: int, readers: list[Any], *rest: Any) -> retention.Plan:
-        return retention.plan(segments, sealed_bytes, readers[1:] or readers, *rest)
+    def plan(segments: Any, sealed_bytes: int, readers: list[retention.ReaderState], *rest: Any) -> retention.Plan:
+        others = sorted(readers, key=lambda reader: reader.sequence)[1:]
+        return retention.plan(segments, sealed_bytes, others or readers, *rest)
 
     return mock.patch("latewood.queue.queue.plan", plan)
 

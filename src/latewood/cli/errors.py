@@ -57,7 +57,7 @@ def explain(error: LatewoodError) -> str:
             )
         case DataLost():
             text = (
-                f"records {error.start} to {error.stop - 1} were retired; to go on without them read with "
+                f"records {error.start} to {error.stop - 1} are gone; to go on without them read with "
                 f"`--start {error.stop}`, or move the reader with `latewood readers seek --sequence {error.stop}`"
             )
         case _:

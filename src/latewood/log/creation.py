@@ -8,7 +8,7 @@ from pathlib import Path
 
 from latewood.errors import NotFoundError, ReadOnlyError
 from latewood.format.manifest import Manifest
-from latewood.format.segment import SegmentHeader
+from latewood.format.segment import SegmentFooter, SegmentHeader
 from latewood.fs import File, FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore, first_manifest
@@ -26,6 +26,20 @@ def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHea
     sync_directories(fs, target.parent, layout.segments)
     file.path = target
     return file
+
+
+def header_after(old: SegmentHeader, footer: SegmentFooter, ext_id: int, options: LogOptions) -> SegmentHeader:
+    """Return the header of the segment that follows a sealed one."""
+    return SegmentHeader(
+        segment_index=old.segment_index + 1,
+        base_offset=old.base_offset + footer.durable_bytes,
+        base_record_count=footer.base_record_count + footer.record_count,
+        max_size=options.file_bytes_max,
+        flags=old.flags,
+        created_at=footer.sealed_at,  # so that recovery can tell the path: see recovery.py
+        ext_id=ext_id,
+        index_interval=options.index_interval,
+    )
 
 
 def create_log(site: Site, store: ManifestStore, options: LogOptions) -> Manifest:

@@ -45,6 +45,8 @@ class Durability:
         self.records_max = 0
         self._batching = False
         self.failure: BaseException | None = None
+        self.failure_was_told = False
+        """Whether a caller has heard of it: one that only the background met is told by `close`."""
 
     def attach(self, segment: SegmentWriter, *, reserved_end: int, flush_failed: bool, records_max: int) -> None:
         """Take over a segment whose records are all durable.  The caller holds `lock`."""
@@ -150,6 +152,7 @@ class Durability:
             Poisoned: it was.
         """
         if self.failure is not None:
+            self.failure_was_told = True
             reason = str(self.failure) or type(self.failure).__name__
             message = f"the log stopped writing because of this: {reason}; reopen it to see what is durable"
             raise Poisoned(message) from self.failure

@@ -55,9 +55,9 @@ class LogOptions:
         return self.segment_bytes_max // 8 * 8
 
 
-def _check(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        message = f"{name} must be from {low:,} to {high:,}, not {value:,}"
+def _check(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or not low <= value <= high:
+        message = f"{name} must be a whole number from {low:,} to {high:,}, not {value!r}"
         raise UsageError(message)
 
 

@@ -57,7 +57,9 @@ def recover(fs: FileSystem, layout: Layout, manifest: Manifest, previous: Segmen
     try:
         file = fs.open(path, write=True)
     except NotFoundError as error:
-        raise ManifestCorrupted("the active segment is missing", path, 0) from error
+        raise ManifestCorrupted(
+            "the active segment is missing: restore the file from a copy, if there is one", path, 0
+        ) from error
     try:
         header = read_header(file)
         _check_header(header, manifest, file)
@@ -83,7 +85,9 @@ def read_last_footer(fs: FileSystem, layout: Layout, manifest: Manifest) -> Segm
     try:
         file = fs.open(path)
     except NotFoundError as error:
-        raise ManifestCorrupted("a sealed segment is missing", path, 0) from error
+        raise ManifestCorrupted(
+            "a sealed segment is missing: restore the file from a copy, if there is one", path, 0
+        ) from error
     try:
         footer = read_footer(file)
     finally:

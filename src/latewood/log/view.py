@@ -49,7 +49,9 @@ class View:
             return self._open(*self._find(sequence))
         except NotFoundError as error:
             path = self._find(sequence)[0]
-            raise ManifestCorrupted("a segment of the log is missing", path, 0) from error
+            raise ManifestCorrupted(
+                "a segment of the log is missing: restore the file from a copy, if there is one", path, 0
+            ) from error
 
     def segment_after(self, segment_id: int) -> SegmentReader | None:
         """Open the segment that follows a sealed one, or return None if the writer is not there yet."""
@@ -88,14 +90,18 @@ class View:
     def find_timestamp(self, timestamp_ns: int) -> int:
         """Return the sequence of the first record at or after a time, or that of the next to be appended."""
         while True:
-            end = self.end().sequence  # Before the search: what is appended meanwhile comes after it.
+            end = self.end()  # Before the search: what is appended meanwhile comes after it.
             try:
-                found = self._search_timestamp(min(max(timestamp_ns, 0), U64_MAX))
+                found = self._search_timestamp(min(max(timestamp_ns, 0), U64_MAX), end)
             except NotFoundError as error:
                 if not self.refresh():
-                    raise ManifestCorrupted("a segment of the log is missing", self.layout.segments, 0) from error
+                    raise ManifestCorrupted(
+                        "a segment of the log is missing: restore the file from a copy, if there is one",
+                        self.layout.segments,
+                        0,
+                    ) from error
             else:
-                return end if found is None else found
+                return end.sequence if found is None else found
 
     def end(self) -> Position:
         """Return where the next record will go, by reading those since the last checkpoint."""
@@ -104,7 +110,11 @@ class View:
                 end = self._end_of_active()
             except NotFoundError as error:
                 if not self.refresh():
-                    raise ManifestCorrupted("the active segment is missing", self._active()[0], 0) from error
+                    raise ManifestCorrupted(
+                        "the active segment is missing: restore the file from a copy, if there is one",
+                        self._active()[0],
+                        0,
+                    ) from error
             else:
                 if not self.refresh() or self.manifest.active.segment_id == end.segment_id:
                     return end
@@ -117,7 +127,7 @@ class View:
             return max(known, checkpoint.durable_sequence)
         return known
 
-    def _search_timestamp(self, timestamp_ns: int) -> int | None:
+    def _search_timestamp(self, timestamp_ns: int, end: Position) -> int | None:
         """Return the sequence of the first record at or after a time, if there is one.
 
         The largest timestamp so far never falls from one footer to the next, so this halves the segments.  The
@@ -133,6 +143,8 @@ class View:
             entry = entries[index] if index < len(entries) else None
             reader = self._open(self._path(entry) if entry else self._active()[0], entry)
             try:
+                if entry is None and reader.segment_id == end.segment_id:
+                    reader.end_at(end.offset)
                 found = reader.find_timestamp(timestamp_ns)
             finally:
                 reader.close()

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from latewood.clock import SystemClock
-from latewood.errors import ClosedError, LatewoodError, NotFoundError, UnavailableError
+from latewood.errors import ClosedError, LatewoodError, NotFoundError, Poisoned, UnavailableError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
@@ -31,7 +31,7 @@ from latewood.limits import (
 from latewood.log import roll
 from latewood.log.batch import Batch
 from latewood.log.checkpoint import CheckpointFile
-from latewood.log.creation import begin_segment
+from latewood.log.creation import begin_segment, header_after
 from latewood.log.durability import Durability
 from latewood.log.exclusion import Exclusion
 from latewood.log.housekeeper import Housekeeper
@@ -84,7 +84,7 @@ class Writer:
             segment.appender.close()
             self._succeed(recovered.footer, recovered.file.size(), segment.header.ext_id)
         if background:
-            self._housekeeper = Housekeeper(self.housekeep)
+            self._housekeeper = Housekeeper(self._housekeep_in_background)
 
     # -- appending ------------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class Writer:
             store_pointer(self._fs, self._layout, pointer_to(footer))  # 3. `current.sealed`.
             last = footer.base_record_count + footer.record_count - 1
             entries = entries.append(SegmentEntry(footer.base_record_count, last, size, old_path))
-        header = self._next_header(footer, ext_id)
+        header = header_after(old.header, footer, ext_id, self._options)
         path = segment_path(header.segment_index, header.created_at)
         file = self._begin_segment(header, path)  # 4. The new segment: header, name and directory.
         active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
@@ -295,19 +295,6 @@ class Writer:
         if not footer.record_count:
             self.remove_files([self._layout.absolute(old_path)])
         self._wake.wake()
-
-    def _next_header(self, footer: SegmentFooter, ext_id: int) -> SegmentHeader:
-        old = self.segment.header
-        return SegmentHeader(
-            segment_index=old.segment_index + 1,
-            base_offset=old.base_offset + footer.durable_bytes,
-            base_record_count=footer.base_record_count + footer.record_count,
-            max_size=self._options.file_bytes_max,
-            flags=old.flags,
-            created_at=footer.sealed_at,  # so that recovery can tell the path: see recovery.py
-            ext_id=ext_id,
-            index_interval=self._options.index_interval,
-        )
 
     def _begin_segment(self, header: SegmentHeader, path: str) -> File:
         with self._prepare_lock:  # Until it has a name of its own: preparing another removes `next.q`.
@@ -374,6 +361,17 @@ class Writer:
         waits = [(due - now_ns) / NANOSECONDS for due in due_ns if due is not None]
         return max(0.0, min(waits)) if waits else None
 
+    def _housekeep_in_background(self) -> float | None:
+        """Do what is due; a failure that no caller has heard of is logged, and kept for whoever closes the log."""
+        told = self.durability.failure_was_told
+        try:
+            return self.housekeep()
+        except Poisoned as error:
+            if not told:
+                _logger.error("in the background: %s", error)  # noqa: TRY400 - its text says all
+                self.durability.failure_was_told = False
+            raise
+
     def _in_comfort(self, work: Callable[[], int | None]) -> int | None:
         """Do work that can wait: if there is no room for it, the next roll meets that too, and tells its caller."""
         try:
@@ -436,7 +434,7 @@ class Writer:
         """Flush, record the final state in the manifest, and let go of every file.
 
         Raises:
-            Poisoned: the last flush failed; one that failed before was already told of.
+            Poisoned: the last flush failed, or one in the background that nobody has heard of.
         """
         try:
             if self._housekeeper:
@@ -455,7 +453,8 @@ class Writer:
             return
         self.segment.appender.close()
         try:
-            if self.durability.failure is None:
+            if not self.durability.failure_was_told:
+                self.durability.check()
                 self._store_final_state()
         finally:
             with self.durability.lock:

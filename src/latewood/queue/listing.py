@@ -42,8 +42,10 @@ def _status(queue: Queue, name: str, directory: Path) -> ReaderStatus:
     sequence = cursor.sequence
     if sequence is None:  # A position of an older program: the start of its segment is near enough.
         sequence = queue.view().sequence_at(cursor.segment_id, 0) or 0
-    lag = max(0, queue.next_sequence - sequence)
-    return ReaderStatus(name, sequence, lag, _behind_ms(queue, sequence), cursor.committed_at, None)
+    end = queue.next_sequence
+    problem = f"it stands beyond the end of the log, which is {end}" if sequence > end else None
+    behind_ms = None if problem else _behind_ms(queue, sequence)
+    return ReaderStatus(name, sequence, max(0, end - sequence), behind_ms, cursor.committed_at, problem)
 
 
 def _behind_ms(queue: Queue, sequence: int) -> int | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from latewood.clock import Clock
-from latewood.errors import NotFoundError, ReadOnlyError, UsageError
+from latewood.errors import CorruptError, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
 from latewood.log import Log, LogOptions, Mode
@@ -144,6 +144,11 @@ class Queue(Log):
             if sequence is None:  # A position of an older program: the start of its segment is near enough.
                 sequence = self.view().sequence_at(cursor.segment_id, 0) or 0
             states.append(ReaderState(name, sequence, cursor.committed_at))
+        end = self.next_sequence if states else 0  # Looked at after the positions, which only follow it.
+        for state in states:
+            if state.sequence > end:
+                reason = f"the reader stands at {state.sequence}, and the log ends at {end}: seek it"
+                raise CorruptError(reason, cursor_path(self._layout.readers, state.name), 0)
         return states
 
     def _orphans(self) -> list[Path]:
@@ -196,6 +201,9 @@ def open_queue(
         CorruptError: something that was durable is damaged.
         UnsupportedVersion: a later program wrote it.
     """
+    given: tuple[object, object] = options, retention  # Whatever their types say: `open(path, "r")` is easily written.
+    if not isinstance(given[0], LogOptions | None) or not isinstance(given[1], RetentionPolicy | None):
+        raise UsageError("options are a LogOptions and retention a RetentionPolicy; to read, say mode='r'")
     if fields:
         options = _options_from(options, fields)
     queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background)

@@ -5,7 +5,7 @@ use a name.
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from latewood.format.cursor import Cursor
 
 Start = Literal["resume", "earliest", "latest"] | int | datetime
-"""Where a reader begins: where it stopped, an end of the log, a sequence, or a time."""
+"""Where a reader begins: where it stopped, an end of the log, a sequence, or a time, in UTC if it names no zone."""
 
 
 class Reader:
@@ -262,6 +262,8 @@ def _check_count(max_records: int) -> None:
 
 def _nanoseconds(timestamp: int | datetime) -> int:
     if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            timestamp = timestamp.replace(tzinfo=UTC)
         whole = timestamp.replace(microsecond=0).timestamp()
         return int(whole) * NANOSECONDS + timestamp.microsecond * 1000
     return timestamp

@@ -13,7 +13,7 @@ from latewood.format import seal
 from latewood.format.entries import SegmentEntry
 from latewood.format.segment import HEADER_SIZE, SegmentFooter
 from latewood.fs import FileSystem
-from latewood.kernel import BAD, MORE, Record, columns, find_timestamp, index_records, scan, skip
+from latewood.kernel import BAD, MORE, Record, columns, find_timestamp, index_records, scan, skip, verify
 from latewood.segment.sealed import map_to_read, read_footer, read_header
 
 Columns = tuple[int, int, int, bytes, bytes, bytes, bytes]
@@ -40,6 +40,7 @@ class SegmentReader:
             self._file.close()
             raise
         self.limit = self.footer.index_offset + seal.HEAD_SIZE if self.footer else len(self._mapping.view)
+        self._records_end = self.footer.index_offset if self.footer else None
         self._marks: list[tuple[int, int]] = []
         self._index: memoryview | None = None
 
@@ -82,7 +83,7 @@ class SegmentReader:
         """Return where the record with this sequence begins, or would.
 
         Raises:
-            CorruptError: the segment holds fewer records than that.
+            CorruptError: the segment holds fewer records than that, or one on the way there is damaged.
         """
         ordinal = sequence - self.base_sequence
         start, before = self._mark_before(ordinal)
@@ -90,23 +91,42 @@ class SegmentReader:
         if hopped != ordinal - before:
             reason = f"record {sequence} should be here and is not"
             raise CorruptError(reason, self.path, offset)
+        self._check_hops(start, offset, hopped)
         return offset
 
     def sequence_at(self, offset: int) -> int | None:
-        """Return the sequence of the record that begins at `offset`, or None if none does."""
+        """Return the sequence of the record that begins at `offset`, or None if none does.
+
+        Raises:
+            CorruptError: one on the way there is damaged.
+        """
         at, hopped = HEADER_SIZE, 0
         while at < offset:
             at, step = skip(self.view, at, self.limit, 1)
             hopped += step
             if not step:
                 return None
+        self._check_hops(HEADER_SIZE, at, hopped)
         return self.base_sequence + hopped if at == max(offset, HEADER_SIZE) else None
 
+    def end_at(self, offset: int) -> None:
+        """Look no further than to `offset`, up to which an open segment is known to have records."""
+        self.limit = self._records_end = offset
+
     def find_timestamp(self, timestamp_ns: int) -> tuple[int, int] | None:
-        """Return sequence and offset of the first record at or after a time, or None if there is none yet."""
+        """Return sequence and offset of the first record at or after a time, or None if there is none yet.
+
+        Raises:
+            CorruptError: one on the way there is damaged.
+        """
         start, before = self._mark_earlier_than(timestamp_ns)
         hopped, offset, state = find_timestamp(self.view, start, self.limit, timestamp_ns)
-        return (self.base_sequence + before + hopped, offset) if state == MORE else None
+        self._check_hops(start, offset, hopped)
+        if state == MORE:
+            return self.base_sequence + before + hopped, offset
+        if self._records_end not in (None, offset):
+            raise CorruptError("a record does not match its checksum", self.path, offset)
+        return None
 
     def sync(self) -> None:
         """Make all that was appended durable; any process that can read the file may ask for that."""
@@ -134,6 +154,15 @@ class SegmentReader:
         # In an open segment a bad record may be a torn tail: the log decides, by what is durable.
         if self.footer and empty and (state == BAD or (state != MORE and offset != self.footer.index_offset)):
             raise CorruptError("a record does not match its checksum", self.path, offset)
+
+    def _check_hops(self, start: int, stop: int, count: int) -> None:
+        """Raise unless `count` sound records lie between two offsets.
+
+        Hopping trusts lengths: a damaged one may lead to another record, which is sound and the wrong one.
+        """
+        found, end, *_ = verify(self.view, start, stop)
+        if (found, end) != (count, stop):
+            raise CorruptError("a record does not match its checksum", self.path, end)
 
     def _mark_before(self, ordinal: int) -> tuple[int, int]:
         """Return offset and ordinal of an indexed record at or before `ordinal`."""
@@ -171,7 +200,10 @@ class SegmentReader:
         start, reached = self._marks.pop() if self._marks else (HEADER_SIZE, 0)
         wanted = self.limit if number is None else (number - len(self._marks)) * interval + 1
         raw = memoryview(index_records(self.view, start, self.limit, wanted, interval, reached)).cast("Q")
-        self._marks += zip(raw[::2], raw[1::2], strict=True)
+        marks = list(zip(raw[::2], raw[1::2], strict=True))
+        if marks:
+            self._check_hops(start, marks[-1][0], (len(marks) - 1) * interval)
+        self._marks += marks
 
     def _sealed_index(self) -> memoryview:
         if self._index is None:
