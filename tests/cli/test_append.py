@@ -147,7 +147,8 @@ def test_options_that_are_given_hold_from_the_next_segment_on(log: Path) -> None
 
 
 def test_a_segment_size_out_of_bounds_is_a_usage_error(log: Path) -> None:
-    assert "segment_bytes_max must be a whole number from" in complaint("append", log, "--segment-bytes", "1", code=2, stdin="")
+    line = complaint("append", log, "--segment-bytes", "1", code=2, stdin="")
+    assert "segment_bytes_max must be a whole number from" in line
 
 
 def test_a_size_that_is_none_is_a_usage_error(log: Path) -> None:
