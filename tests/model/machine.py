@@ -43,7 +43,7 @@ breakages = st.tuples(
 class Batch(NamedTuple):
     """Arguments of `append_many`, briefly: a failure prints them."""
 
-    count: int
+    size: int
     lengths: list[int]
     """Taken in turn."""
     ext_id_step: int
@@ -52,7 +52,7 @@ class Batch(NamedTuple):
     arrow: bool
 
     def arguments(self) -> dict[str, Any]:
-        numbers = range(self.count)
+        numbers = range(self.size)
         start = self.timestamp_ns
         return {
             "payload_bytes": [self.lengths[number % len(self.lengths)] for number in numbers],
@@ -64,7 +64,7 @@ class Batch(NamedTuple):
 
 small_batches = st.builds(
     Batch,
-    count=st.integers(1, 12),
+    size=st.integers(1, 12),
     lengths=st.lists(payload_bytes, min_size=1, max_size=4),
     ext_id_step=st.integers(0, 2),
     timestamp_ns=st.none() | timestamps_ns,
@@ -74,7 +74,7 @@ small_batches = st.builds(
 """The kernel packs them in place."""
 large_batches = st.builds(
     Batch,
-    count=st.integers(28, 36) | st.integers(1, 200),
+    size=st.integers(28, 36) | st.integers(1, 200),
     lengths=st.lists(st.integers(0, 48), min_size=1, max_size=4),
     ext_id_step=st.integers(0, 2),
     timestamp_ns=st.none() | timestamps_ns,
@@ -157,7 +157,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(options=options, cut=st.none() | cuts)
     def kill(self, options: LogOptions | None, cut: Cut | None) -> None:
-        """Die, and perhaps lose power as soon as the log is open again: what it finds in memory must be durable then."""
+        """Die, and perhaps lose power once the log is open again: what it finds in memory must be durable then."""
         self.pair.append(40)
         self.pair.kill(options)
         if cut is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
+import pytest
 
 from latewood import (
     DataLost,
@@ -297,12 +298,9 @@ class Pair:
         end = model.end if stop is None else stop
         if begin < model.first and begin < end:
             for reads in (self.log.scan, self.log.to_arrow):
-                try:
+                with pytest.raises(DataLost) as gone:
                     list(reads(start, stop))
-                except DataLost as error:
-                    assert (error.start, error.stop) == (begin, model.first)
-                else:
-                    raise AssertionError("records that were retired are there")
+                assert (gone.value.start, gone.value.stop) == (begin, model.first)
             return
         expected = model.records[begin:end]
         assert list(self.log.scan(start, stop)) == expected
@@ -316,7 +314,8 @@ class Pair:
         except NotFoundError:
             assert sequence >= model.end
         except DataLost as error:
-            assert (error.start, error.stop) == (sequence, model.first)
+            lost = error.start, error.stop
+            assert lost == (sequence, model.first)
             assert sequence < model.first
 
     def find_timestamp(self, timestamp_ns: int) -> None:

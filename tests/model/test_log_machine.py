@@ -2,9 +2,9 @@
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis.stateful import rule
 
-from tests.model.effort import effort
+from tests.model.effort import search
 from tests.model.machine import Machine, ext_ids, timestamps_ns
 
 pytestmark = pytest.mark.slow
@@ -28,4 +28,4 @@ class LogMachine(Machine):
 
 
 def test_a_log_does_what_its_model_does(campaign: bool) -> None:  # noqa: FBT001
-    run_state_machine_as_test(LogMachine, settings=effort(campaign=campaign))
+    search(LogMachine, campaign=campaign)

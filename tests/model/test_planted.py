@@ -5,14 +5,12 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from latewood import Log
 from latewood.log import recovery
 from latewood.queue import retention
 from latewood.segment import file_bytes
-from tests.model.effort import effort
+from tests.model.effort import search_planted
 from tests.model.machine import Machine
 from tests.model.test_log_machine import LogMachine
 from tests.model.test_queue_machine import QueueMachine
@@ -38,7 +36,7 @@ def trust_memory() -> Any:
 
 def commit_ahead() -> Any:
     """A reader commits records that are not durable."""
-    return mock.patch.object(Log, "make_durable", lambda _log, _stream: None)
+    return mock.patch.object(Log, "make_durable", return_value=None)
 
 
 def overlook_a_reader() -> Any:
@@ -62,8 +60,5 @@ def overlook_a_reader() -> Any:
     ids=["leave garbage", "trust memory", "commit ahead", "overlook a reader"],
 )
 def test_a_machine_finds_a_bug_that_is_planted(machine: type[Machine], plant: Callable[[], Any]) -> None:
-    search = settings(
-        effort(campaign=False), max_examples=300, derandomize=True, report_multiple_bugs=False, phases=[Phase.generate]
-    )
     with plant(), pytest.raises(AssertionError):
-        run_state_machine_as_test(machine, settings=search)
+        search_planted(machine)

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import precondition, rule
 
 from latewood import RetentionPolicy
 from latewood.queue import Start
-from tests.model.effort import effort
+from tests.model.effort import search
 from tests.model.machine import Machine, cuts, timestamps_ns
 from tests.model.pair import Cut, Pair
 from tests.model.queue_pair import QueuePair
@@ -117,4 +117,4 @@ class QueueMachine(Machine):
 
 
 def test_a_queue_does_what_its_model_does(campaign: bool) -> None:  # noqa: FBT001
-    run_state_machine_as_test(QueueMachine, settings=effort(campaign=campaign))
+    search(QueueMachine, campaign=campaign)
