@@ -1,11 +1,15 @@
 """The power fails at every step of every ordered write; nothing acknowledged is lost, nothing is made up."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from latewood.testing import CrashFS
 from tests.crash.scenes import SCENES, Scene, bounds_of, cuts
 from tests.crash.survivor import check, open_again
 
+PAGE = Path(__file__).parents[2] / "docs" / "crash-safety.md"
 TEARS = (512, 4096)
 STATES_PER_STEP = 36
 STATES_PER_STEP_CAMPAIGN = 4_000
@@ -45,3 +49,13 @@ def cut_recovery(scene: Scene, step: str, survivor: CrashFS, limit: int) -> None
         except Exception as error:
             error.add_note(f"after a cut at {step!r} and another in recovery at {again!r}, owing {second.note}")
             raise
+
+
+def test_the_page_on_crash_safety_lists_every_scene() -> None:
+    _, _, tests = PAGE.read_text().partition("| section | scenes |")
+    listed = {
+        name
+        for row in re.findall(r"^\| [a-z, ]+ \|(.*)\|$", tests, re.MULTILINE)
+        for name in re.findall(r"`(.*?)`", row)
+    }
+    assert listed == SCENES.keys()

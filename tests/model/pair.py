@@ -164,11 +164,14 @@ class Pair:
         self._do(lambda: self.log.set_ext_id(ext_id), after)
 
     def housekeep(self) -> None:
-        """Do what the background thread would."""
-        after = self.model.copy()
+        """Do what the background thread would; where the disk does not let it, it says nothing, and tries again."""
+        before, after = self.model, self.model.copy()
         if after.end > after.base:
             after.grow_older(self.clock.now_ns())
         self._do(self.log._writer.housekeep, after)
+        if self._stormy and self.model is after:
+            self.model = before
+            self._settle(after, before.end, reopened=False, powerless=False)
 
     # -- life and death -----------------------------------------------------------------------------------
 
