@@ -22,7 +22,7 @@ from tests.crash import scribe
 from tests.crash.scribe import OPTIONS, READER, payload
 from tests.patience import SECONDS_MAX, wait_until
 
-LOGS: Final = 4
+LOGS: Final = 3
 CYCLES: Final = 25
 LOGS_CAMPAIGN: Final = 400
 SEED: Final = 1_969
