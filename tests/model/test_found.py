@@ -1,4 +1,4 @@
-"""What the machines have found, one sentence each."""
+"""Bugs that the machines, or the writing of their model, have brought to light: one sentence each."""
 
 from latewood import LogOptions
 from tests.model.pair import Pair
