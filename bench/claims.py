@@ -79,7 +79,7 @@ def _appends(effort: Effort) -> Iterator[Claim]:
                 Bound("CPU of the calling thread", "thread_ns", None),
             ],
             rivals=[
-                Rival("LMDB, a txn each, sync=False", "peers", job("lmdb"), _least(10)),
+                Rival("LMDB, a txn each, sync=False", "peers", job("lmdb"), _least(10) if size == 100 else None),
                 Rival("SQLite WAL, synchronous=OFF", "peers", job("sqlite")),
                 Rival("SQLite WAL, synchronous=NORMAL", "peers", job("sqlite-normal")),
                 Rival("rocksdict, WAL not synced", "peers", job("rocksdict")),
@@ -106,6 +106,7 @@ def _batches(effort: Effort) -> Iterator[Claim]:
             bounds=[Bound("CPU of all threads", "process_ns", None)],
             rivals=[
                 Rival("LMDB putmulti, sync=False", "peers", job("lmdb"), _least(5 if small else 1.5)),
+                Rival("LMDB putmulti, synced each MiB as the log is", "peers", job("lmdb-synced"), None),
                 Rival("rocksdict WriteBatch", "peers", job("rocksdict"), _least(8) if small else None),
                 Rival("SQLite WAL executemany, OFF", "peers", job("sqlite")),
                 Rival("LMDB putmulti, sync=False", "peers", job("lmdb"), _least(0.5), pure=True),
@@ -214,7 +215,7 @@ def _durable(effort: Effort) -> Iterator[Claim]:
         rounds=effort.durable_rounds,
         rivals=[
             Rival("write + fdatasync, growing file", "peers", raw(growing=True), _most(1.15)),
-            Rival("write + fdatasync, file of zeros", "peers", raw(growing=False), _most(1.15)),
+            Rival("write + fdatasync, file of zeros", "peers", raw(growing=False)),
             Rival("LMDB, a txn each, sync=True", "peers", _durable_job("lmdb", batches=False)),
             Rival("SQLite WAL, synchronous=FULL", "peers", _durable_job("sqlite", batches=False)),
             Rival("rocksdict, sync=True", "peers", _durable_job("rocksdict", batches=False)),
@@ -238,7 +239,7 @@ def _durable(effort: Effort) -> Iterator[Claim]:
 def _producers(effort: Effort) -> Iterator[Claim]:
     one_by_one = _durable_job("log", batches=False)
     for kind, target in (("asyncio", _least(10)), ("threads", None)):
-        job = _job("ours:Producers", kind=kind, records=20 if effort is FULL else 10)
+        job = _job("ours:Producers", kind=kind, records=100 if effort is FULL else 50)
         yield Claim(
             name=f"producers-{kind}",
             title=f"64 durable producers, {'asyncio' if kind == 'asyncio' else 'threads'}",

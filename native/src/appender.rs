@@ -83,12 +83,6 @@ impl Progress {
     }
 }
 
-/// A batch that lies in a scratch buffer and is still to be written and published.
-struct Staged {
-    progress: Progress,
-    first: (usize, u32),
-}
-
 /// Everything behind the GIL.
 struct Core {
     segment: Option<Writable>,
@@ -97,7 +91,8 @@ struct Core {
     grant: Grant,
     closed: bool,
     interval: u64,
-    staged: Option<Staged>,
+    /// What a batch leads to that lies in a scratch buffer and is still to be written.
+    staged: Option<Progress>,
 }
 
 impl Core {
@@ -118,6 +113,11 @@ impl Core {
         if let Some(segment) = &self.segment {
             record::publish(segment, offset, mark);
         }
+        self.ring();
+    }
+
+    #[inline]
+    fn ring(&self) {
         if let Some(wake) = &self.wake {
             wake.ring();
         }
@@ -157,7 +157,7 @@ impl Core {
         })
     }
 
-    /// Pack what fits of `batch`: every mark but the first, then, unless it is only staged, the first.
+    /// Pack what fits of `batch`: into a scratch buffer whole, into the segment with the first mark last.
     #[inline]
     fn append_batch<'a>(
         &mut self,
@@ -178,27 +178,28 @@ impl Core {
             let payload = payload(index);
             let Some(size) = room.admit(payload.bytes().len()) else { break };
             let packed = fresh.pack(target, self.interval, (payload, size), batch.words(index));
-            let mark = if first.is_none() { 0 } else { packed.1 };
+            let mark = if first.is_none() && scratch.is_none() { 0 } else { packed.1 };
             record::publish(target.0, packed.0 - target.1, mark);
             first.get_or_insert(packed);
             index += 1;
         }
         if let Some(first) = first {
-            self.staged = Some(Staged { progress: fresh, first });
+            self.staged = Some(fresh);
             if scratch.is_none() {
-                self.publish_staged();
+                record::publish(segment, first.0, first.1);
+                self.count_staged();
             }
         }
         Ok(index - batch.start)
     }
 
-    /// Make a staged batch, which by now stands in the segment but for its first mark, part of the log.
-    fn publish_staged(&mut self) {
-        if let Some(Staged { progress, first }) = self.staged.take() {
-            self.progress.state = progress.state;
-            self.progress.until_entry = progress.until_entry;
-            self.progress.index.extend_from_slice(&progress.index);
-            self.publish(first);
+    /// Count a staged batch, which by now stands in the segment, and tell the readers.
+    fn count_staged(&mut self) {
+        if let Some(fresh) = self.staged.take() {
+            self.progress.state = fresh.state;
+            self.progress.until_entry = fresh.until_entry;
+            self.progress.index.extend_from_slice(&fresh.index);
+            self.ring();
         }
     }
 }
@@ -361,13 +362,13 @@ impl Appender {
     #[getter]
     fn staged_bytes(&self, py: Python<'_>) -> usize {
         self.core.with(py, |core| {
-            core.staged.as_ref().map_or(0, |staged| staged.progress.state.offset - core.progress.state.offset)
+            core.staged.as_ref().map_or(0, |staged| staged.state.offset - core.progress.state.offset)
         })
     }
 
-    /// Make the staged batch, which must stand in the segment by now, part of the log.
-    fn publish_staged(&self, py: Python<'_>) {
-        self.core.with(py, Core::publish_staged);
+    /// Count the staged batch, which must stand in the segment by now, and tell the readers.
+    fn count_staged(&self, py: Python<'_>) {
+        self.core.with(py, Core::count_staged);
     }
 
     /// Allow nothing from now on.

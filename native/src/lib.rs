@@ -2,6 +2,7 @@
 
 mod appender;
 mod batch;
+mod disk;
 mod door;
 mod futex;
 mod memory;
@@ -29,6 +30,8 @@ mod _native {
     use super::appender::Appender;
     #[pymodule_export]
     use super::crc32c;
+    #[pymodule_export]
+    use super::disk::{pwrite_all, sync_and_note};
     #[pymodule_export]
     use super::door::{Door, largest};
     #[pymodule_export]

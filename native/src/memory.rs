@@ -8,7 +8,10 @@
 #![allow(unsafe_code)]
 
 use std::cell::{Cell, UnsafeCell};
+use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::os::fd::FromRawFd;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -18,6 +21,9 @@ use pyo3::ffi;
 use pyo3::marker::Ungil;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+
+/// A file that somebody else closes.
+pub type Borrowed = ManuallyDrop<File>;
 
 const WORD: usize = 8;
 const HEAD: usize = 24;
@@ -285,6 +291,15 @@ impl<'py> Column<'py> {
         // SAFETY: `filled` bytes were written.
         PyBytes::new(py, unsafe { std::slice::from_raw_parts(self.base, self.filled) })
     }
+}
+
+/// The file behind a descriptor that stays open for as long as its owner waits for the answer.
+pub fn borrow_file(descriptor: i32) -> PyResult<Borrowed> {
+    if descriptor < 0 {
+        return Err(PyValueError::new_err("the file is closed"));
+    }
+    // SAFETY: it is never closed through this.  A descriptor that was closed meanwhile makes the calls fail.
+    Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))
 }
 
 /// A value that the GIL protects: no lock, no atomic.  The module declares `gil_used`, so there always is a GIL.

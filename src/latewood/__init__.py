@@ -12,6 +12,7 @@ from latewood.errors import (
     ManifestCorrupted,
     NotFoundError,
     Poisoned,
+    ReaderAhead,
     ReadOnlyError,
     RecordTooLarge,
     StorageError,
@@ -42,6 +43,7 @@ __all__ = [
     "Queue",
     "ReadOnlyError",
     "Reader",
+    "ReaderAhead",
     "ReaderInfo",
     "Record",
     "RecordTooLarge",
@@ -52,3 +54,16 @@ __all__ = [
     "UsageError",
     "open",
 ]
+
+
+def __getattr__(name: str) -> str:
+    """Look up `__version__` when it is asked for: what knows it takes longer to import than all the rest."""
+    if name != "__version__":
+        message = f"module 'latewood' has no attribute {name!r}"
+        raise AttributeError(message)
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - as above
+
+    try:
+        return version("latewood")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -6,13 +6,21 @@ LatewoodError
 │   ├── RecordTooLarge  no segment could ever hold it
 │   └── ReadOnlyError   the log was opened to read
 ├── NotFoundError       nothing is there: check the path or the name
+├── ConflictError       another change came first: read again, decide again
+│   ├── UniqueJobAlreadyPending     a job of this database and kind waits already
+│   ├── GateClosed      another job, or a repair that is due, holds the gate
+│   └── LeaseLost       the job is no longer this worker's: stop working on it
 ├── UnavailableError    try again later (the only retryable branch)
-│   ├── Locked          another process holds the log, or the reader
+│   ├── Locked          another process holds the log, the reader or the catalog
 │   ├── DiskFull        free some space; what was acknowledged is safe
+│   ├── CatalogFull     the catalog has come to its map_bytes_max: raise it
+│   ├── Backpressure    the queue to the writer stayed full; nothing was written
+│   ├── WaitExpired     the deadline came before the generation
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── UnsupportedVersion  upgrade this program; the data is fine
 ├── CorruptError        stop, keep the files, run `latewood verify`
-│   └── ManifestCorrupted   run `latewood rebuild`
+│   ├── ManifestCorrupted   run `latewood rebuild`
+│   └── ReaderAhead         the log went back behind the reader: start it anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
     ├── Poisoned        a sync failed; what was not flushed is in doubt
@@ -56,6 +64,39 @@ class NotFoundError(LatewoodError):
     """There is no such log, reader or record."""
 
 
+class ConflictError(LatewoodError):
+    """Another change came first.  Nothing of this batch was written: read again, decide again."""
+
+
+class UniqueJobAlreadyPending(ConflictError):
+    """A job of this database and kind waits already; `job_id` is its id."""
+
+    def __init__(self, db_id: int, kind: int, job_id: int) -> None:
+        super().__init__(db_id, kind, job_id)
+        self.db_id, self.kind, self.job_id = db_id, kind, job_id
+
+    def __str__(self) -> str:
+        return f"job {self.job_id} of kind {self.kind} is already pending for database {self.db_id}"
+
+
+class GateClosed(ConflictError):
+    """Another job of this database and kind is at work, or broke off and awaits its repair."""
+
+    def __init__(self, db_id: int, kind: int, active_job_id: int, repair_job_id: int | None) -> None:
+        super().__init__(db_id, kind, active_job_id, repair_job_id)
+        self.db_id, self.kind = db_id, kind
+        self.active_job_id, self.repair_job_id = active_job_id, repair_job_id
+
+    def __str__(self) -> str:
+        holder = f"job {self.active_job_id}"
+        why = f"broke off, and only repair job {self.repair_job_id} opens it" if self.repair_job_id else "holds it"
+        return f"the gate for jobs of kind {self.kind} of database {self.db_id} is closed: {holder} {why}"
+
+
+class LeaseLost(ConflictError):
+    """The job is not, or no longer, leased to this worker: stop working on it."""
+
+
 class UnavailableError(LatewoodError):
     """It did not work now; the same call may work later."""
 
@@ -73,11 +114,25 @@ class Locked(UnavailableError):
             return f"reader {self.path.stem!r} is open in {holder}; close it there, or use another name"
         if self.path.name == "retention.lock":
             return f"{holder} is cleaning {self.path.parent} up, or claiming old records; try again"
+        if self.path.suffix == ".writer":
+            return f"{self.path.with_suffix('')} is being written by {holder}; close it there, or open it with mode='r'"
         return f"{self.path.parent} is being written by {holder}; close it there, or open this one with mode='r'"
 
 
 class DiskFull(UnavailableError):
     """No room for the next segment.  Everything acknowledged is safe."""
+
+
+class CatalogFull(UnavailableError):
+    """The catalog has come to its ceiling.  Everything acknowledged is safe."""
+
+
+class Backpressure(UnavailableError):
+    """The queue to the writer stayed full.  Nothing was written."""
+
+
+class WaitExpired(UnavailableError):
+    """The deadline came before what was waited for."""
 
 
 class StorageError(UnavailableError):
@@ -114,6 +169,42 @@ class ManifestCorrupted(CorruptError):
     mend = "run `latewood rebuild` to make it again from the segments"
 
 
+class ReaderAhead(CorruptError):
+    """A reader has read records that its log does not have any more, and others take their numbers.
+
+    No crash does this: an older copy of the log was restored, or it was rebuilt without its end.
+    """
+
+    def __init__(self, path: Path, start: int, stop: int) -> None:
+        super().__init__(f"the reader stands at {stop}, and the log went back to {start}", path, 0)
+        self.args = path, start, stop  # so that it pickles
+        self.start, self.stop = start, stop
+        name = path.stem
+        self.mend = (
+            f"an older copy was restored, or its end is lost: to read all that was appended since, "
+            f"`latewood readers seek {path.parent.parent} {name} --sequence {start}` "
+            f"or `log.reader({name!r}, start={start})`"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
+class CatalogCorrupted(CorruptError):
+    """A row of the catalog is not the row that was written."""
+
+    mend = "keep the file and run `latewood catalog check`"
+
+    def __init__(self, reason: str, path: Path, table: str, key: bytes) -> None:
+        super().__init__(reason, path, 0)
+        self.args = (reason, path, table, key)  # what it is made from again when it is unpickled
+        self.table, self.key = table, key
+
+    def __str__(self) -> str:
+        where = f"table {self.table!r}, key {self.key.hex() or 'none'}" if self.table else "as a whole"
+        return f"{self.path}, {where}: {self.reason}; {self.mend}"
+
+
 class DataLost(LatewoodError):
     """Records that were removed, mostly by a policy, before this reader came to them."""
 
@@ -125,6 +216,16 @@ class DataLost(LatewoodError):
         return (
             f"records {self.start} to {self.stop - 1} are gone, by retention or before a rebuild; "
             f"seek to {self.stop} to go on without them"
+        )
+
+
+class ChangesLost(DataLost):
+    """The change log dropped changes that this cursor had not acknowledged; `start` and `stop` are generations."""
+
+    def __str__(self) -> str:
+        return (
+            f"changes of generations {self.start} to {self.stop - 1} were dropped, the change log was full; "
+            f"read the tables anew, then acknowledge generation {self.stop - 1}"
         )
 
 

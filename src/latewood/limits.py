@@ -26,13 +26,10 @@ BATCH_BYTES_MAX: Final = 1 * MiB
 BATCH_RECORDS_SMALL: Final = 32
 """Batches below this are packed straight into the mapping: a system call would cost more than its page faults."""
 
-WRITE_BYTES: Final = 64 * KiB
-"""Batches are written in such pieces: larger ones become large folios, which a later sync writes whole."""
-
 CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
-RESERVE_BYTES: Final = 4 * MiB
+RESERVE_BYTES: Final = 16 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
 
 READ_RECORDS_MAX: Final = 1024
@@ -40,6 +37,9 @@ READ_RECORDS_MAX: Final = 1024
 
 READ_BYTES_MAX: Final = 4 * MiB
 """Payload bytes handed out by one scan, beyond its first record."""
+
+VERIFY_THREADS_MAX: Final = 4
+"""Segments that a deep check looks at together: summing releases the GIL, and each takes a mapping of its size."""
 
 ARROW_RECORDS_MAX: Final = 65_536
 """Rows in one Arrow batch."""
@@ -56,6 +56,51 @@ U64_MAX: Final = (1 << 64) - 1
 MANIFEST_RETRIES_MAX: Final = 100
 """How often a reader takes a fresh look when a writer replaced the manifest under it."""
 
+U32_MAX: Final = (1 << 32) - 1
+"""What the catalog's keys store a component, or half a metric's key, in."""
+
+U16_MAX: Final = (1 << 16) - 1
+"""What the catalog's keys store a shard, a kind of job or a priority in."""
+
+CATALOG_TABLES_MAX: Final = 32
+"""Named databases in the catalog's environment; LMDB allocates for each."""
+
+CATALOG_READERS_MAX: Final = 1024
+"""Read transactions at a time, over all processes: one 64-byte slot each in the lock file."""
+
+CATALOG_PAGE_ROWS: Final = 1024
+"""Rows that one short read transaction of a scan takes, so that no scan pins old pages or fills the memory."""
+
+CATALOG_BATCH_OPS_MAX: Final = 10_000
+"""Operations in one transaction: bounds the memory of a batch, and how long its neighbours wait for it."""
+
+CATALOG_GROUP_BATCHES_MAX: Final = 256
+"""Batches that one durable commit takes along."""
+
+CATALOG_ID_BLOCK: Final = 256
+"""Ids that one durable commit reserves.  What a crash leaves of them is never given out."""
+
+CATALOG_TRUNCATE_ROWS_MAX: Final = 1024
+"""Rows of the change log that one commit removes; the next goes on."""
+
+CATALOG_WAITERS_MAX: Final = 65_536
+"""Waiters for a generation at a time: a leak of them is an error, not a full memory."""
+
+CATALOG_WAITERS_STORED: Final = 16
+"""Waiters that a generation's record shows, for inspection: each commit writes that record."""
+
+CATALOG_WAITER_LOOK_MS: Final = 50
+"""The clock that was passed in may jump: it is looked at so often while somebody waits."""
+
+CATALOG_RETRIES_MAX: Final = 5
+"""How often a commit is tried again when the disk is full, with a pause that doubles from 10 ms."""
+
+CHUNK_FILE_NAME_BYTES_MAX: Final = 120
+"""What the chunk table allows for a file name."""
+
+JOB_ERROR_CHARS_MAX: Final = 4096
+"""What is kept of a job's error message, and as much of its traceback."""
+
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
@@ -71,12 +116,15 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def check_number(number: int, number_max: int, what: str) -> int:
+def check_number(number: object, number_max: int, what: str) -> int:
     """Return `number` if it is from 0 to `number_max`, and so can be stored.
 
     Raises:
         UsageError: it is not.
     """
+    if not isinstance(number, int):
+        message = f"{what} must be a whole number, not {number!r}"
+        raise UsageError(message)
     if not 0 <= number <= number_max:
         message = f"{what} must be from 0 to {number_max:,}, not {number:,}"
         raise UsageError(message)

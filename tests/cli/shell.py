@@ -130,7 +130,9 @@ def process(*arguments: str | Path, prefix: Sequence[str] = ()) -> Iterator[Proc
             stream.close()
 
 
-def on_terminal(*arguments: str | Path, typed: str = "", after: str = "", hide: Sequence[str] = ()) -> tuple[int, str]:
+def on_terminal(
+    *arguments: str | Path, typed: str = "", after: str = "", hide: Sequence[str] = (), columns: int = 200
+) -> tuple[int, str]:
     """Run a command on a terminal; return its exit code and what the terminal shows.
 
     A text is `typed` once `after` was shown.  `hide` names packages that the command must not find.
@@ -141,7 +143,7 @@ def on_terminal(*arguments: str | Path, typed: str = "", after: str = "", hide: 
         "from latewood.cli.main import main; main()"
     )
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200", "LINES": "50"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns), "LINES": "50"}
     command = [sys.executable, "-c", script, *map(str, arguments)]
     with subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True

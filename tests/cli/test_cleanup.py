@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 import latewood
 from tests.cli.shell import complaint, ok, row, rows, run
 
@@ -89,3 +91,16 @@ def test_an_empty_segment_is_not_sealed(log: Path) -> None:
     result = run("seal", log, "--format", "jsonl")
     assert (result.exit_code, result.stdout) == (0, '{"segment_id":null}\n')
     assert "no records" in result.stderr
+
+
+@pytest.mark.parametrize("flag", ["--dry-run", "--yes"])
+def test_if_there_is_nothing_to_delete_it_says_why(log: Path, flag: str) -> None:
+    assert "nothing to delete: without readers only --max-bytes and --max-age" in run("cleanup", log, flag).stderr
+    assert run("cleanup", log, flag, "--max-age", "1h").stderr == "latewood: there is nothing to delete\n"
+    ok("readers", "seek", log, "billing", "--earliest", "--create")
+    assert "nothing to delete: all of it is kept for reader billing" in run("cleanup", log, flag).stderr
+
+
+def test_a_log_without_a_sealed_segment_has_nothing_to_delete(tmp_path: Path) -> None:
+    ok("init", tmp_path / "log")
+    assert "no segment is sealed yet" in run("cleanup", tmp_path / "log", "--dry-run").stderr

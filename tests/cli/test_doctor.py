@@ -57,6 +57,12 @@ def test_what_is_amiss_gets_advice(changes: dict[str, Any], check: str, word: st
     assert word in found[check]
 
 
+def test_what_is_measured_has_its_unit() -> None:
+    found = {check.check: check.value for check in diagnose(HEALTHY._replace(free_bytes=3 << 30, sync_us=141.0))}
+    assert found["free space"] == "3.0 GiB"
+    assert found["fdatasync"] == "0.141ms for a small write and its sync"
+
+
 def test_a_sync_in_memory_may_be_fast() -> None:
     assert list(advice(sync_us=3.0, disk_kind="tmpfs")) == ["file system"]
 

@@ -109,11 +109,38 @@ def test_inspect_of_nothing_is_not_found(tmp_path: Path) -> None:
     assert "nothing.q" in complaint("inspect", tmp_path / "nothing.q", code=3)
 
 
-def test_inspect_of_another_file_says_that_it_is_none(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    result = run("inspect", tmp_path / "notes.txt")
-    assert result.exit_code == 4
-    assert "no segment header here" in result.stderr
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("notes.txt", "a file of another kind"),
+        ("manifest.1", "a slot of the manifest"),
+        ("manifest.current", "the manifest's pointer"),
+        ("index.meta", "the checkpoint"),
+        ("segments/current.sealed", "the pointer to the latest sealed segment"),
+        ("writer.lock", "a lock"),
+        ("readers/billing.meta", "a reader's position: `latewood readers ls`"),
+        ("", "a log: `latewood info` shows it"),
+        ("segments", "a directory"),
+    ],
+)
+def test_inspect_of_another_file_says_what_that_is(log: Path, name: str, role: str) -> None:
+    ok("readers", "seek", log, "billing", "--latest", "--create")
+    (log / "notes.txt").write_text("hello")
+    assert f"{log / name} is not a segment but {role}" in complaint("inspect", log / name, code=2)
+
+
+def test_inspect_knows_a_segment_by_its_first_bytes_too(sealed: Path) -> None:
+    copy = sealed.rename(sealed.with_name("copy"))
+    assert row("inspect", copy)["is_sound"]
+
+
+def test_info_tells_what_is_written_from_what_is_allocated(log: Path) -> None:
+    with latewood.open(log, segment_bytes_max=64 * 1024) as opened:
+        opened.append(b"x" * 2000)
+        files = sum(path.stat().st_size for path in log.glob("segments/**/*.q"))
+        found = row("info", log)
+    assert found["size_bytes"] == found["sealed_bytes"] + found["active_bytes"]
+    assert found["allocated_bytes"] == files > 64 * 1024 > found["size_bytes"]
 
 
 def by_csv(text: str) -> list[dict[str, Any]]:

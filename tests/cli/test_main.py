@@ -44,8 +44,19 @@ def test_the_help_lists_every_command_with_a_line() -> None:
     assert all(re.search(rf"^  {name} +{re.escape(line)}$", text, re.MULTILINE) for name, line in COMMANDS.items())
 
 
-def test_no_command_is_no_mistake_but_shows_the_help() -> None:
-    assert "Commands:" in run().output
+def test_no_command_shows_the_help_as_it_is() -> None:
+    result = run()
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: latewood [OPTIONS] COMMAND")
+    assert "\nCommands:\n  init " in result.stderr
+
+
+def test_init_makes_no_log_among_other_files(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    for command in ("init", "append"):
+        line = complaint(command, tmp_path, code=2, stdin="")
+        assert line == f"{tmp_path} is not a log, and not empty (notes.txt); name a new or an empty directory"
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def loaded_by(*calls: list[str]) -> set[str]:
@@ -95,6 +106,8 @@ def test_an_unknown_command_is_answered_with_the_one_that_was_meant(typed: str, 
         (["cat", "log", "--nonsense"], "--nonsense"),
         (["cat", "log", "--format", "xml"], "'xml'"),
         (["cat", "log", "more"], "more"),
+        (["cat", ""], "a path must not be empty"),
+        (["init", ""], "a path must not be empty"),
         (["tail", "log", "-n", "many"], "'many'"),
         (["cat", "log", "--since", "soon"], "two hours ago"),
         (["cleanup", "log", "--yes", "--max-age", "30"], "1h30m"),
@@ -120,6 +133,7 @@ ERRORS = [
     (latewood.UnsupportedVersion("manifest", 9, PATH), 1),
     (latewood.CorruptError("x", PATH, 7), 4),
     (latewood.ManifestCorrupted("x", PATH, 7), 4),
+    (latewood.ReaderAhead(PATH, 1, 2), 4),
     (latewood.DataLost(1, 2), 1),
     (latewood.ClosedError("x"), 1),
     (latewood.Poisoned("x"), 1),

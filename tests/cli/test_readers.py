@@ -1,3 +1,4 @@
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,19 @@ def test_seek_moves_a_reader_for_good(log: Path, billing: Path, to: list[str], s
     assert row("readers", "ls", log)["sequence"] == sequence
 
 
-@pytest.mark.parametrize("to", [[], ["--earliest", "--sequence", "1"], ["--time", "1h", "--sequence", "1"]])
+@pytest.mark.parametrize(
+    "to",
+    [
+        [],
+        ["--earliest", "--latest"],
+        ["--latest", "--earliest"],
+        ["--earliest", "--sequence", "1"],
+        ["--latest", "--sequence", "0"],
+        ["--time", "1h", "--sequence", "1"],
+    ],
+)
 def test_seek_wants_one_place(log: Path, to: list[str]) -> None:
-    assert "give one of" in complaint("readers", "seek", log, "billing", *to, code=2)
+    assert "give exactly one of" in complaint("readers", "seek", log, "billing", *to, code=2)
 
 
 def test_seek_goes_no_further_than_the_end(log: Path, billing: Path) -> None:
@@ -140,3 +151,30 @@ def test_readers_alone_shows_its_commands(log: Path) -> None:
     result = run("readers")
     assert "seek" in result.output
     assert result.exit_code in (0, 2)
+
+
+def test_a_reader_that_the_log_went_back_behind_is_told_how_to_go_on(log: Path, log_template: Path) -> None:
+    ok("append", log, stdin="more\n" * 50)
+    ok("tail", log, "--reader", "billing")
+    shutil.copytree(log / "readers", log.parent / "readers")
+    shutil.rmtree(log)
+    shutil.copytree(log_template, log)
+    shutil.copytree(log.parent / "readers", log / "readers")
+    appended = run("append", log, stdin="new\n" * 80)
+    assert appended.exit_code == 0
+    assert "warning: " in appended.stderr
+    line = complaint("tail", log, "--reader", "billing", code=4)
+    assert "the reader stands at 150, and the log went back to 100" in line
+    listed = run("readers", "ls", log)
+    assert listed.exit_code == 4
+    assert f"`latewood readers seek {log} billing --sequence 100`" in listed.stderr
+    ok("readers", "seek", log, "billing", "--sequence", "100")
+    assert ok("tail", log, "--reader", "billing", "--raw") == "new\n" * 80
+    assert run("verify", log).exit_code == 0
+
+
+def test_the_group_alone_shows_its_help_as_it_is() -> None:
+    result = run("readers")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: latewood readers [OPTIONS] COMMAND")
+    assert "\n  seek  Move the reader" in result.stderr

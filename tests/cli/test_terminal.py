@@ -1,5 +1,6 @@
 """What a person sees: tables, colour, questions and progress."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_without_rich_there_is_plain_text(log: Path) -> None:
     code, shown = on_terminal("segments", log, hide=["rich"])
     assert code == 0
     assert shown == ok("segments", log, "--format", "table")
+
+
+@pytest.mark.parametrize(("width", "missing"), [(80, ["path", "created at"]), (90, ["path"]), (200, [])])
+@pytest.mark.parametrize("hide", [["rich"], []], ids=str)
+def test_segments_fit_a_narrow_terminal(log: Path, width: int, missing: list[str], hide: list[str]) -> None:
+    code, shown = on_terminal("segments", log, hide=hide, columns=width)
+    assert code == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    assert len(lines) == row("info", log)["segment_count"] + 1
+    assert max(len(line.rstrip()) for line in lines) <= width
+    assert [name for name in ("path", "created at") if name not in lines[0]] == missing
 
 
 def test_the_format_can_be_chosen_on_a_terminal_too(log: Path) -> None:

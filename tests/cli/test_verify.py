@@ -118,6 +118,68 @@ def test_a_missing_segment_needs_consent(log: Path) -> None:
     assert ok("tail", log, "-n", "1", "--raw") == "record 99\n"
 
 
+def test_a_loss_that_was_accepted_is_no_damage_any_more(log: Path) -> None:
+    second, third = rows("segments", log)[1:3]
+    Path(second["path"]).unlink()
+    assert run("verify", log).exit_code == 4
+    assert run("rebuild", log, "--yes", "--accept-loss").exit_code == 0
+    found = row("verify", log, "--deep")
+    assert found["is_sound"]
+    (finding,) = found["findings"]
+    assert (finding["severity"], finding["path"]) == ("warning", third["path"])
+    lost = f"records {second['first_sequence']} to {third['first_sequence'] - 1} before it are lost"
+    assert finding["problem"] == f"{lost}: a rebuild accepted that"
+    Path(third["path"]).unlink()
+    assert "the segment is missing" in run("verify", log).stderr
+
+
+def test_a_loss_before_the_open_segment_can_be_accepted_too(log: Path) -> None:
+    Path(rows("segments", log)[-2]["path"]).unlink()
+    assert run("rebuild", log, "--yes", "--accept-loss").exit_code == 0
+    assert len(row("verify", log)["findings"]) >= 1
+
+
+@pytest.mark.parametrize("slot", [0, 4096])
+def test_a_damaged_slot_of_a_reader_is_told_of_though_the_other_is_sound(log: Path, slot: int) -> None:
+    for place in ("--earliest", "--latest"):
+        ok("readers", "seek", log, "billing", place, "--create")
+    assert row("verify", log)["findings"] == []
+    flip(log / "readers" / "billing.meta", slot + 20)
+    (finding,) = row("verify", log)["findings"]
+    assert (finding["severity"], finding["offset"]) == ("warning", slot)
+    assert "one of its two slots is not sound" in finding["problem"]
+
+
+def test_a_reader_that_committed_once_has_no_damaged_slot(log: Path) -> None:
+    ok("readers", "seek", log, "billing", "--latest", "--create")
+    with latewood.open(log, mode="r") as opened:
+        opened.reader("once").close()
+    assert row("verify", log)["findings"] == []
+
+
+def test_a_log_that_was_never_finished_is_called_that(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "manifest.1").touch()
+    for command in ("verify", "info", "cat"):
+        line = complaint(command, tmp_path / "log", code=3)
+        assert "its creation was cut short" in line
+        assert "`latewood init`" in line
+    ok("init", tmp_path / "log")
+    ok("verify", tmp_path / "log")
+
+
+def test_a_rebuild_that_is_not_needed_says_so(log: Path) -> None:
+    look = run("rebuild", log, "--dry-run")
+    assert look.exit_code == 0
+    assert "there is nothing to do: the manifest is sound, and lists the same segments" in look.stderr
+    assert json.loads(look.stdout)["is_needed"] is False
+    (log / "manifest.current").unlink()
+    look = run("rebuild", log, "--dry-run")
+    end = json.loads(look.stdout)["next_sequence_min"]
+    assert f"from 0 to at least {end}: the records of the last one are counted when the log is opened" in look.stderr
+    assert json.loads(look.stdout)["is_needed"] is True
+
+
 @pytest.mark.parametrize("lost", ["manifest.current", "index.meta", None])
 def test_a_missing_newest_segment_needs_consent_as_long_as_anything_remembers_it(log: Path, lost: str | None) -> None:
     newest = max(log.glob("segments/*/*/*/*.q"))
@@ -149,9 +211,12 @@ def test_a_log_that_is_being_written_is_not_rebuilt(log: Path) -> None:
 
 def test_there_must_be_something_to_rebuild_from(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "no segments" in complaint("rebuild", tmp_path / "empty", "--dry-run", code=3)
+    for flag in ("--yes", "--dry-run"):
+        assert "no segments" in complaint("rebuild", tmp_path / "empty", flag, code=3)
+    assert list((tmp_path / "empty").iterdir()) == []
 
 
 def test_rebuild_makes_nothing_where_nothing_is(tmp_path: Path) -> None:
-    complaint("rebuild", tmp_path / "nothing", "--yes", code=3)
+    for flag in ("--yes", "--dry-run"):
+        assert complaint("rebuild", tmp_path / "nothing", flag, code=3).startswith("there is no log at ")
     assert not (tmp_path / "nothing").exists()

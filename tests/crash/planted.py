@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
-from latewood.format.checkpoint import Checkpoint
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentHeader, encode_header
 from latewood.fs import DualSlot, File, FileSystem
 from latewood.log import Log, Stream
-from latewood.log.checkpoint import CheckpointFile
-from latewood.log.durability import Durability
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.writer import Writer
 from latewood.segment import SegmentWriter, file_bytes
+from latewood.testing.mem_file import MemFile
 
 
 class Bug(NamedTuple):
@@ -77,21 +75,17 @@ def leave_what_follows_a_torn_tail(file: File, header: SegmentHeader, *_: int) -
     file.sync()
 
 
-def checkpoint_before_the_sync(
-    self: Durability, *, reserved_end: int | None, sync: Callable[..., None] = Durability._sync
-) -> None:
-    durable = self._durable_tail
-    self._durable_tail = self._segment.tail()
-    self._file.write(self._checkpoint(self.reserved_end), durable=False)
-    self._durable_tail = durable
-    sync(self, reserved_end=reserved_end)
+def checkpoint_before_the_sync(self: MemFile, note: File, data: bytes, *, durable: bool) -> None:
+    note.pwrite(data, 0)
+    self.sync()
+    if durable:
+        note.sync()
 
 
-def reserve_without_a_sync(
-    self: CheckpointFile, checkpoint: Checkpoint, *, durable: bool, write: Callable[..., None] = CheckpointFile.write
-) -> None:
+def reserve_without_a_sync(self: MemFile, note: File, data: bytes, *, durable: bool) -> None:
     del durable
-    write(self, checkpoint, durable=False)
+    self.sync()
+    note.pwrite(data, 0)
 
 
 def commit_without_the_records(self: Log, stream: Stream) -> None:
@@ -136,10 +130,10 @@ BUGS: Final = {
         "latewood.log.recovery._cut", leave_what_follows_a_torn_tail, "append across sectors", 60
     ),
     "the checkpoint is written before the sync": Bug(
-        "latewood.log.durability.Durability._sync", checkpoint_before_the_sync, "flush"
+        "latewood.testing.mem_file.MemFile.sync_and_note", checkpoint_before_the_sync, "flush"
     ),
     "a reservation is not synced": Bug(
-        "latewood.log.checkpoint.CheckpointFile.write", reserve_without_a_sync, "batch across sectors", 200
+        "latewood.testing.mem_file.MemFile.sync_and_note", reserve_without_a_sync, "batch across sectors", 200
     ),
     "a position is stored before its records": Bug(
         "latewood.log.log.Log.make_durable", commit_without_the_records, "reader"

@@ -60,6 +60,11 @@ def roll_across_sectors(story: Story) -> None:
     append_across_sectors(story)
 
 
+def batch_after_a_roll(story: Story) -> None:
+    story.roll()
+    batch_across_sectors(story)
+
+
 def append_slowly(story: Story) -> None:
     story.append_slowly(5)
     story.flush()
@@ -249,6 +254,7 @@ SCENES: Final = {
     "append in part": Scene(append_slowly, some_records, PAGES),
     "append across sectors": Scene(append_across_sectors, before=None, options=PAGES),
     "batch across sectors": Scene(batch_across_sectors, before=None, options=PAGES),
+    "batch across sectors after a roll": Scene(batch_after_a_roll, some_records, PAGES),
     "batch": Scene(batch, some_records),
     "flush": Scene(flush, some_records),
     "checkpoint": Scene(checkpoint, some_records, PAGES, small_reserve=True),

@@ -111,7 +111,7 @@ def test_an_unknown_option_is_refused_with_those_that_there_are(desk: Desk) -> N
 def test_options_are_given_by_name_or_as_a_whole_but_not_both(desk: Desk) -> None:
     whole = LogOptions(segment_bytes_max=1024)
     with latewood.open(ROOT, whole, fs=desk.fs) as log:
-        assert log.options is whole
+        assert log.options == whole
     with pytest.raises(UsageError, match="not both"):
         latewood.open(ROOT, whole, fs=desk.fs, flush_ms=5)
 

@@ -355,7 +355,7 @@ class Pair:
         assert segment.header.ext_id in before.cohorts | new.cohorts
         new.cohorts = before.cohorts | new.cohorts if self.is_poisoned else frozenset({segment.header.ext_id})
         new.offset, new.bytes_max = segment.appender.offset, segment.records_end_max
-        new.since_ns = self.log._writer._first_append_ns
+        new.since_ns = self.log._writer._timing._first_append_ns
 
     def _settle_cursors(self, before: Model, new: Model, *, powerless: bool) -> None:
         found = {info.name: Cursor(info.sequence, info.committed_at_ns) for info in self.log.readers()}

@@ -476,7 +476,7 @@ def test_a_reader_ahead_of_its_log_is_refused_and_can_be_set_anew(desk: Desk) ->
         shorter.append(b"only one")
         shorter.reader("r").close()
         other.overwrite(other.layout.readers / "r.meta", raw)
-        with pytest.raises(CorruptError, match="stands at 50, and the log ends at 1"):
+        with pytest.raises(CorruptError, match="stands at 50, and the log went back to 1"):
             shorter.reader("r")
         shorter.reader("r", start="latest").close()
         with shorter.reader("r") as reader:

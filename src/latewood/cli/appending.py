@@ -12,7 +12,7 @@ from latewood.cli.batch import Batch, decode_json, decode_lines
 from latewood.cli.interruption import Interruption
 from latewood.cli.output import write_bytes
 from latewood.cli.source import LineSource
-from latewood.errors import LatewoodError, RecordTooLarge
+from latewood.errors import LatewoodError, RecordTooLarge, UnavailableError
 from latewood.queue import Queue
 
 FLUSH_DELAY_S: Final = 0.05
@@ -72,10 +72,14 @@ class Appending:
     def _append(self, lines: list[bytes]) -> None:
         batch = decode_json(lines) if self._is_json else decode_lines(lines, self._ext_id)
         if batch.payloads:
+            begun = self._log.next_sequence
             try:
                 self._log.append_many(batch.payloads, ext_ids=batch.ext_ids, timestamps_ns=batch.timestamps_ns)
             except RecordTooLarge:
                 self._append_singly(batch)
+            except UnavailableError as error:
+                self._say_where_to_resume(error, batch, self._log.next_sequence - begun)
+                raise
         if batch.failure:
             self._blame(batch.failure, batch.numbers[-1])
             raise batch.failure
@@ -89,6 +93,13 @@ class Appending:
             except RecordTooLarge as error:
                 self._blame(error, number)
                 raise
+
+    def _say_where_to_resume(self, error: LatewoodError, batch: Batch, appended: int) -> None:
+        """Say which line is the first that was not appended, in place of how many of this batch were."""
+        error.__notes__ = []
+        if appended < len(batch.numbers):
+            line = self._lines + batch.numbers[appended] + 1
+            error.add_note(f"line {line} of the input is the first that was not appended: resume there")
 
     def _blame(self, error: LatewoodError, number: int) -> None:
         error.add_note(f"this is line {self._lines + number + 1}; those before it were appended, none after it")

@@ -33,6 +33,16 @@ class _Parsed(_IntegerType):
             self.fail(str(error), param, ctx)
 
 
+class _NamedPath(click.Path):
+    """A path that is not empty: that would be the current directory, which nobody named."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path, or fail."""
+        if value == "":
+            self.fail('a path must not be empty; the current directory is "."', param, ctx)
+        return super().convert(value, param, ctx)
+
+
 SIZE: Final = _Parsed("size", parse_size)
 """Bytes: `4096`, `64MiB`."""
 
@@ -45,7 +55,7 @@ TIME: Final = _Parsed("time", lambda text: parse_time(text, time.time_ns()))
 SEQUENCE: Final = click.IntRange(min=0)
 """The number of a record."""
 
-PATH: Final = click.Path(path_type=Path)
+PATH: Final = _NamedPath(path_type=Path)
 """A path that the library looks for: it knows how to say what is missing."""
 
 

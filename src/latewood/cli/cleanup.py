@@ -59,11 +59,20 @@ def cleanup(
 def _planned(log: Queue) -> list[SegmentInfo]:
     plan = log.retention_plan()
     retire = set(plan.retire)
+    rest = "the rest" if retire else "there is nothing to delete: all of it"
     if plan.held_by:
-        say(f"the rest is kept for {'reader' if len(plan.held_by) == 1 else 'readers'} {', '.join(plan.held_by)}")
+        say(f"{rest} is kept for {'reader' if len(plan.held_by) == 1 else 'readers'} {', '.join(plan.held_by)}")
     elif not retire:
-        say("there is nothing to delete")
+        say(f"there is nothing to delete{_why_nothing(log)}")
     return [segment for segment in list_segments(log) if segment.segment_id in retire] if retire else []
+
+
+def _why_nothing(log: Queue) -> str:
+    if not len(log.view().manifest.entries):
+        return ": no segment is sealed yet"
+    if log.readers() or log.retention != RetentionPolicy():
+        return ""
+    return ": without readers only --max-bytes and --max-age let segments go"
 
 
 def _question(planned: list[SegmentInfo]) -> str:

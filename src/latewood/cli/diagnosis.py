@@ -96,7 +96,8 @@ def _disk(facts: Facts) -> Iterator[Check]:
     )
     yield Check("free space", format_size(facts.free_bytes), advice)
     if facts.sync_us is not None:
-        yield Check("fdatasync", format_duration(facts.sync_us / 1000), _sync_advice(facts.sync_us, facts.disk_kind))
+        cost = f"{format_duration(facts.sync_us / 1000)} for a small write and its sync"
+        yield Check("fdatasync", cost, _sync_advice(facts.sync_us, facts.disk_kind))
 
 
 def _kind_advice(kind: str | None) -> str | None:

@@ -7,8 +7,21 @@ import click
 from latewood.cli.arguments import PATH
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output, output_format
+from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.log.summary import SegmentSummary, summarize
+
+_MAGIC = b"LWSEGMNT"
+_EXAMPLE = "segments/2026/01/31/000000000.q"
+_ROLES = {
+    "manifest.1": "a slot of the manifest: `latewood segments` lists what it names",
+    "manifest.2": "a slot of the manifest: `latewood segments` lists what it names",
+    "manifest.current": "the manifest's pointer to one of its two slots",
+    "index.meta": "the checkpoint, which says how far the open segment is durable",
+    "current.sealed": "the pointer to the latest sealed segment",
+    "wake": "where readers sleep until an append wakes them",
+}
+"""The files of a log, and what they are to it."""
 
 
 @click.command()
@@ -21,12 +34,40 @@ def inspect(segment: Path, output: Output, *, deep: bool) -> int:
     In an open segment every record is checked.  A bad one at its end may be a torn tail, which opening the log to
     append cuts; `latewood verify` can tell.
     """
+    _check_is_segment(segment)
     summary = summarize(PosixFS(), segment, deep=deep)
     output.show(_fields(summary))
     if summary.problem:
         say(f"{summary.path} at byte {summary.problem_offset}: {summary.problem}; run `latewood verify` on its log")
         return ExitCode.CORRUPT
     return ExitCode.OK
+
+
+def _check_is_segment(path: Path) -> None:
+    """Tell a file that never was a segment from one that is damaged."""
+    if path.is_dir():
+        inside = "a log: `latewood info` shows it" if (path / "manifest.current").exists() else "a directory"
+        message = f"{path} is not a segment but {inside}"
+    elif not path.is_file() or path.suffix == ".q" or ".q." in path.name or _begins_as_segment(path):
+        return
+    else:
+        message = f"{path} is not a segment but {_role(path)}; segments are files such as {_EXAMPLE}"
+    raise UsageError(message)
+
+
+def _begins_as_segment(path: Path) -> bool:
+    file = PosixFS().open(path)
+    try:
+        return file.pread(len(_MAGIC), 0) == _MAGIC
+    finally:
+        file.close()
+
+
+def _role(path: Path) -> str:
+    """Return what a file is to a log, by its name."""
+    if path.parent.name == "readers" and path.suffix == ".meta":
+        return "a reader's position: `latewood readers ls` shows it"
+    return _ROLES.get(path.name, "a lock" if path.suffix == ".lock" else "a file of another kind")
 
 
 def _fields(summary: SegmentSummary) -> dict[str, object]:

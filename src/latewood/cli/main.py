@@ -96,6 +96,9 @@ def _run(program: Callable[[], Any]) -> int:
     except click.Abort:
         return ExitCode.INTERRUPTED
     except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # A group alone; before click 8.2 that is no error.
+            click.echo(str(error), err=True)
+            return ExitCode.USAGE
         if os.environ.get("LATEWOOD_DEBUG"):
             raise
         code, message = _outcome(error)

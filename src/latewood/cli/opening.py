@@ -5,9 +5,6 @@ from typing import Any
 
 import latewood
 from latewood import NotFoundError, Queue
-from latewood.fs import PosixFS
-from latewood.log.inheritance import inherited_options
-from latewood.log.layout import Layout
 
 
 def is_log(directory: Path) -> bool:
@@ -46,11 +43,9 @@ def open_to_change(directory: Path) -> Queue:
 def open_to_append(directory: Path, **chosen: Any) -> Queue:
     """Open a log to write, making it if it is not there.
 
-    Its options are those that the open segment was made with, but for those that are `chosen` and not None.
+    Its options are those that it has, but for those that are `chosen` and not None.
 
     Raises:
         Locked: another writer holds it.
     """
-    kept = inherited_options(PosixFS(), Layout(directory))
-    fields = {name: value for name, value in chosen.items() if value is not None}
-    return latewood.open(directory, **{**kept, **fields})
+    return latewood.open(directory, **{name: value for name, value in chosen.items() if value is not None})

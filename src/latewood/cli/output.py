@@ -38,14 +38,23 @@ class Output:
                     write_json(fields, pretty=self.format == "json")
 
     def rows(
-        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, brief: Sequence[str] | None = None
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        brief: Sequence[str] | None = None,
+        spare: Sequence[str] = (),
     ) -> None:
-        """Print many things of one kind; a table has only the columns in `brief`, so that it fits a terminal."""
+        """Print many things of one kind.
+
+        A table has only the columns in `brief`; on a terminal that is too narrow for them, it goes without those in
+        `spare`, the first of them first.
+        """
         with suppress(BrokenPipeError):  # as above
             match self.format:
                 case "table":
                     places = [columns.index(name) for name in brief or columns]
-                    self._draw_rows(brief or columns, ([row[place] for place in places] for row in rows))
+                    self._draw_rows(brief or columns, ([row[place] for place in places] for row in rows), spare)
                 case "csv":
                     write_bytes(csv_lines([columns]))
                     for row in rows:
@@ -77,10 +86,10 @@ class Output:
         sys.stdout.flush()
 
     @staticmethod
-    def _draw_rows(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    def _draw_rows(columns: Sequence[str], rows: Iterable[Sequence[object]], spare: Sequence[str]) -> None:
         from latewood.cli.table import draw_rows  # noqa: PLC0415 - only people pay for it
 
-        draw_rows(columns, list(rows), sys.stdout)
+        draw_rows(columns, list(rows), sys.stdout, spare)
         sys.stdout.flush()
 
 

@@ -1,7 +1,6 @@
 """`latewood readers`: list, move and remove named readers.  Works beside a writer."""
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -26,7 +25,7 @@ def readers() -> None:
 @directory
 @output_format
 def ls(directory: Path, output: Output) -> int:
-    """List the readers of the log in DIR.  Exits 4 if the file of one is damaged."""
+    """List the readers of the log in DIR.  Exits 4 if the file of one is damaged, or the log went back behind it."""
     with open_to_read(directory) as log:
         found = list_readers(log)
     output.rows(ReaderStatus._fields, found)
@@ -53,8 +52,8 @@ def lag(directory: Path, name: str | None, lag_max: int | None, output: Output) 
 @click.argument("name")
 @click.option("--sequence", type=SEQUENCE, help="To this record.")
 @click.option("--time", "time_ns", type=TIME, help="To the first record at or after this time, or 2h ago.")
-@click.option("--earliest", "end", flag_value="earliest", help="To the oldest record.")
-@click.option("--latest", "end", flag_value="latest", help="Behind the newest record.")
+@click.option("--earliest", is_flag=True, help="To the oldest record.")
+@click.option("--latest", is_flag=True, help="Behind the newest record.")
 @click.option("--create", is_flag=True, help="Make the reader if there is none of that name.")
 @output_format
 def seek(
@@ -62,23 +61,24 @@ def seek(
     name: str,
     sequence: int | None,
     time_ns: int | None,
-    end: Literal["earliest", "latest"] | None,
     output: Output,
     *,
+    earliest: bool,
+    latest: bool,
     create: bool,
 ) -> int:
     """Move the reader called NAME of the log in DIR.  Durable when it returns.
 
-    A reader whose file is damaged is mended by this.
+    A reader whose file is damaged is mended by this, and so is one that the log went back behind.
     """
-    if sum(choice is not None for choice in (sequence, time_ns, end)) != 1:
-        message = "give one of --sequence, --time, --earliest and --latest"
+    if [sequence is not None, time_ns is not None, earliest, latest].count(True) != 1:
+        message = "give exactly one of --sequence, --time, --earliest and --latest"
         raise click.UsageError(message, click.get_current_context())
     with open_to_read(directory) as log:
         before = None if create and name not in _names(log) else _find(log, name).sequence
         if time_ns is not None:
             sequence = log.find_timestamp(time_ns)
-        with log.reader(name, end or sequence or 0) as reader:
+        with log.reader(name, "earliest" if earliest else "latest" if latest else sequence or 0) as reader:
             reader.commit()  # Where the directory cannot be written, this says so.
             output.show({"name": name, "sequence_before": before, "sequence": reader.sequence, "lag": reader.lag()})
     return ExitCode.OK
@@ -92,7 +92,7 @@ def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
     """Forget the reader called NAME of the log in DIR, so that it holds no segment back any more."""
     with open_to_read(directory) as log:
         found = _find(log, name)
-        reader = f"reader {name!r} ({'damaged' if found.problem else f'at {found.sequence}, lag {found.lag:,}'})"
+        reader = f"reader {name!r} ({'damaged' if found.lag is None else f'at {found.sequence}, lag {found.lag:,}'})"
         if dry_run:
             say(f"would remove {reader}")
         elif ask(f"Remove {reader}?", yes=yes):
@@ -120,5 +120,6 @@ def _judge(found: list[ReaderStatus]) -> ExitCode:
     """Tell of damaged readers, which stop all deletion."""
     damaged = [one for one in found if one.problem]
     for one in damaged:
-        say(f"{one.problem}; `latewood readers seek` moves reader {one.name!r}, and `latewood readers rm` removes it")
+        remedy = f"`latewood readers seek` moves reader {one.name!r}, and `latewood readers rm` removes it"
+        say(str(one.problem) if one.sequence is not None else f"{one.problem}; {remedy}")
     return ExitCode.CORRUPT if damaged else ExitCode.OK

@@ -24,6 +24,9 @@ def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept
 
     Segments are never touched.  With problems, such as a missing segment, nothing is written unless --accept-loss is
     given; readers then meet the gap.  The log must not be open to write.  Exits 4 if problems keep it from writing.
+
+    The report's `next_sequence_min` is the first sequence of the last segment: that one's records are counted when the
+    log is opened, and new ones follow them.
     """
     look_first = not dry_run and not yes
     found = _rebuild(directory, dry_run=dry_run or look_first, accept_loss=accept_loss)
@@ -34,7 +37,7 @@ def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept
         found = _rebuild(directory, dry_run=False, accept_loss=accept_loss)
     summary = {name: value for name, value in found._asdict().items() if name != "problems"}
     output.report(summary, "problems", library.Problem._fields, found.problems)
-    return _judge(found)
+    return _judge(found, dry_run=dry_run)
 
 
 def _rebuild(directory: Path, *, dry_run: bool, accept_loss: bool) -> library.RebuildReport:
@@ -49,14 +52,20 @@ def _question(found: library.RebuildReport) -> str:
     )
 
 
-def _judge(found: library.RebuildReport) -> ExitCode:
+def _judge(found: library.RebuildReport, *, dry_run: bool) -> ExitCode:
+    end = f"at least {found.next_sequence_min}: the records of the last one are counted when the log is opened"
     if found.written:
-        say(f"wrote a manifest of {found.segments_used:,} segments; check it with `latewood verify --deep`")
+        say(f"wrote a manifest of {found.segments_used:,} segments, from {found.first_sequence} to {end}")
+        say("check it with `latewood verify --deep`")
         return ExitCode.OK
     for problem in found.problems:
         say(f"{problem.path}: {problem.problem}")
     if found.problems:
         say("nothing was written; restore what is missing, or go on without it with --accept-loss")
         return ExitCode.CORRUPT
-    say("nothing was written")
+    what = f"a manifest of {found.segments_used:,} segments, from {found.first_sequence} to {end}"
+    if found.is_needed or not dry_run:
+        say(f"nothing was written; it would be {what}")
+    else:
+        say("there is nothing to do: the manifest is sound, and lists the same segments")
     return ExitCode.OK

@@ -11,6 +11,7 @@ from latewood.cli.output import Output, output_format
 from latewood.log.listing import SegmentInfo, list_segments
 
 _BRIEF = ("segment_id", "state", "first_sequence", "record_count", "size_bytes", "created_at_ns", "path")
+_SPARE = ("path", "created_at_ns")
 
 
 @click.command()
@@ -19,5 +20,5 @@ _BRIEF = ("segment_id", "state", "first_sequence", "record_count", "size_bytes",
 def segments(directory: Path, output: Output) -> int:
     """List the segments of the log in DIR, the oldest first."""
     with open_to_read(directory) as log:
-        output.rows(SegmentInfo._fields, list_segments(log), brief=_BRIEF)
+        output.rows(SegmentInfo._fields, list_segments(log), brief=_BRIEF, spare=_SPARE)
     return ExitCode.OK

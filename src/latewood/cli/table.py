@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, TextIO
 
 from latewood.cli.human import cell, heading
@@ -13,11 +14,20 @@ if TYPE_CHECKING:
 _GAP = "  "
 
 
-def draw_rows(columns: Sequence[str], rows: Sequence[Sequence[object]], stream: TextIO) -> None:
-    """Write a table with a heading; columns of numbers are aligned to the right."""
+def draw_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], stream: TextIO, spare: Sequence[str] = ()
+) -> None:
+    """Write a table with a heading; columns of numbers are aligned to the right.
+
+    A terminal that is too narrow for it does not see the columns in `spare`, or the first few of them.
+    """
     cells = [[cell(name, value) for name, value in zip(columns, row, strict=True)] for row in rows]
     right = [_is_right(column) for column in zip_longest(*rows)] if rows else [False] * len(columns)
     headings = [heading(name) for name in columns]
+    if stream.isatty():
+        kept = _fitting(columns, [headings, *cells], spare, get_terminal_size().columns)
+        headings, right = [headings[place] for place in kept], [right[place] for place in kept]
+        cells = [[row[place] for place in kept] for row in cells]
     if _has_rich(stream):
         _draw_with_rich(headings, cells, right, stream)
     else:
@@ -31,6 +41,17 @@ def draw_fields(fields: Mapping[str, object], stream: TextIO) -> None:
         _draw_with_rich(None, cells, [False, False], stream)
     else:
         stream.write("".join(f"{line}\n" for line in _aligned(cells, [False, False])))
+
+
+def _fitting(columns: Sequence[str], cells: Sequence[Sequence[str]], spare: Sequence[str], width: int) -> list[int]:
+    """Return the places of the columns that a line of `width` characters has room for."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    kept = list(range(len(columns)))
+    for name in spare:
+        if sum(widths[place] for place in kept) + len(_GAP) * (len(kept) - 1) <= width:
+            break
+        kept.remove(columns.index(name))
+    return kept
 
 
 def _is_right(values: Sequence[object]) -> bool:

@@ -14,6 +14,14 @@ class Mapping(Protocol):
 
     view: memoryview
 
+    def load(self, start: int, stop: int) -> None:
+        """Expect these bytes to be read next."""
+        ...
+
+    def unload(self, start: int, stop: int) -> None:
+        """Expect no more use of these bytes.  They stay as they are, in the file and in the view."""
+        ...
+
     def close(self) -> None:
         """Let go of the memory, now or when the last view of it dies."""
         ...
@@ -36,6 +44,10 @@ class File(Protocol):
         """Write all of `data` at `offset`."""
         ...
 
+    def pwrite_head_last(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`, its first 8 bytes after everything else."""
+        ...
+
     def allocate(self, size: int) -> None:
         """Grow to `size` bytes of zeros that the disk has promised room for.  Never shrinks."""
         ...
@@ -46,6 +58,14 @@ class File(Protocol):
 
     def sync(self) -> None:
         """Make the contents and length durable.  Releases the GIL."""
+        ...
+
+    def sync_and_note(self, note: "File", data: bytes, *, durable: bool) -> None:
+        """Do three things in order: `sync`, write `data` at the front of `note`, and if asked sync that too."""
+        ...
+
+    def data_end(self, start: int, stop: int) -> int:
+        """Return a place in `start` to `stop` from which on, up to `stop`, there are only zeros; it may be `stop`."""
         ...
 
     def map(self, length: int, *, writable: bool) -> Mapping:

@@ -11,12 +11,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
+from latewood.fs.calls import SYNC, pwrite_all, sync_and_note
 from latewood.fs.fork import close_after_fork
+
+if TYPE_CHECKING:
+    from latewood.fs.base import File
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
+_MADV_POPULATE_READ = 22
+_HEAD_BYTES = 8
+_PIECE_BYTES = 64 * 1024
+"""What is longer is written in such pieces: larger ones become large folios, which a later sync writes whole."""
 
 
 def _translated(error: OSError, path: Path) -> LatewoodError:
@@ -47,6 +56,22 @@ class PosixMapping:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._mmap = mmap.mmap(descriptor, length, access=access)
         self.view = memoryview(self._mmap)
+
+    def load(self, start: int, stop: int) -> None:
+        """Put whole pages into the page table, all at once: one by one, faults take longer than reading them."""
+        first, end = start // mmap.PAGESIZE * mmap.PAGESIZE, min(stop, len(self._mmap))
+        with suppress(OSError):  # A kernel before 5.14 cannot; and what cannot be read is met, and told, by the reader.
+            self._mmap.madvise(_MADV_POPULATE_READ, first, end - first)
+
+    def unload(self, start: int, stop: int) -> None:
+        """Take whole pages out of the page table, all at once; touching them brings them back.
+
+        A sync that finds a page there write-protects it, and must tell every processor that runs this process: that
+        costs more than writing it.
+        """
+        first, end = start // mmap.PAGESIZE * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < end:
+            self._mmap.madvise(mmap.MADV_DONTNEED, first, end - first)
 
     def close(self) -> None:
         """Unmap, or leave that to the last view of it."""
@@ -81,11 +106,15 @@ class PosixFile:
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Write all of `data` at `offset`."""
-        rest = memoryview(data)
-        with _errors_of(self.path):
-            while rest:
-                written = os.pwrite(self._descriptor, rest, offset)
-                rest, offset = rest[written:], offset + written
+        self._pwrite(data, offset, 0)
+
+    def pwrite_head_last(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`, its first 8 bytes after everything else."""
+        self._pwrite(data, offset, _HEAD_BYTES)
+
+    def _pwrite(self, data: bytes | bytearray | memoryview, offset: int, head_bytes: int) -> None:
+        if number := pwrite_all(self._descriptor, data, offset, _PIECE_BYTES, head_bytes):
+            raise _translated(OSError(number, os.strerror(number)), self.path)
 
     def allocate(self, size: int) -> None:
         """Grow to `size` bytes of zeros that the disk has promised room for."""
@@ -108,6 +137,28 @@ class PosixFile:
                 os.fdatasync(self._descriptor)
         except OSError as error:
             raise _translated(error, self.path) from error
+
+    def sync_and_note(self, note: "File", data: bytes, *, durable: bool) -> None:
+        """Do three things in order: `sync`, write `data` at the front of `note`, and if asked sync that too."""
+        if not isinstance(note, PosixFile):
+            raise TypeError("both files must be on the same file system")
+        step, number = sync_and_note(self._descriptor, self._was_cut, note._descriptor, data, durable)  # noqa: SLF001 - one module, one owner of descriptors
+        if step:
+            raise _translated(OSError(number, os.strerror(number)), self.path if step == SYNC else note.path)
+        self._was_cut = False
+
+    def data_end(self, start: int, stop: int) -> int:
+        """Return where, as far as the file system knows without reading, only zeros follow up to `stop`."""
+        end = start
+        try:
+            while start < stop:
+                start = os.lseek(self._descriptor, start, os.SEEK_DATA)
+                if start < stop:
+                    start = os.lseek(self._descriptor, start, os.SEEK_HOLE)
+                    end = min(start, stop)
+        except OSError as error:
+            return end if error.errno == errno.ENXIO else stop  # No data any more, or a file system that cannot tell.
+        return end
 
     def map(self, length: int, *, writable: bool) -> PosixMapping:
         """Map the first `length` bytes."""

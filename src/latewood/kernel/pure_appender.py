@@ -83,11 +83,10 @@ class _State(NamedTuple):
 
 
 class _Staged(NamedTuple):
-    """A batch that is still to be published: what the state will be, its index entries, and its first mark."""
+    """A batch that is still to be counted: what the state will be, and its index entries."""
 
     state: _State
     entries: list[bytes]
-    mark: int
 
 
 class Appender:
@@ -227,11 +226,15 @@ class Appender:
         staged = self._staged
         return staged.state.offset - self._state.offset if staged else 0
 
-    def publish_staged(self) -> None:
-        """Make the staged batch, which must stand in the segment by now, part of the log."""
+    def count_staged(self) -> None:
+        """Count the staged batch, which must stand in the segment by now, and tell the readers."""
         with self._lock:
             if self._staged is not None:
-                self._publish(self._staged, b"")
+                state, entries = self._staged
+                self._index[self._entry_count() :] = entries
+                self._state = state
+                self._staged = None
+                ring(self._wake)
 
     def _room(self, scratch: memoryview | None) -> Room:
         if self._closed:
@@ -262,20 +265,21 @@ class Appender:
         ext_ids: "int | memoryview",
         scratch: memoryview | None,
     ) -> None:
-        """Store everything but the first mark in a scratch buffer; without one, publish it here and now."""
+        """Store the records in a scratch buffer; without one, publish them here and now."""
         state = self._state
         blob, mark = encode(batch.payloads, timestamps_ns, ext_ids)
         entries = state.entries(self._interval, batch.sizes, timestamps_ns)
-        staged = _Staged(state.plus_batch(batch.sizes, timestamps_ns, ext_ids), entries, mark)
+        staged = _Staged(state.plus_batch(batch.sizes, timestamps_ns, ext_ids), entries)
         if scratch is None:
-            self._publish(staged, blob)
+            self._publish(staged, blob, mark)
         else:
             scratch[: len(blob)] = blob
+            scratch[4:8] = mark.to_bytes(4, "little")
             self._staged = staged
 
-    def _publish(self, staged: _Staged, blob: bytes) -> None:
-        """Store records but for their first mark, if they are not there already, and then that mark."""
-        state, entries, mark = staged
+    def _publish(self, staged: _Staged, blob: bytes, mark: int) -> None:
+        """Store records but for their first mark, and then that mark."""
+        state, entries = staged
         self._index[self._entry_count() :] = entries
         start = self._state.offset
         stop = start + len(blob)

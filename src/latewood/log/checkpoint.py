@@ -34,21 +34,21 @@ class CheckpointFile:
 
     def __init__(self, fs: FileSystem, layout: Layout) -> None:
         known = fs.exists(layout.checkpoint)
-        self._file: File = fs.open(layout.checkpoint, create=True)
+        self.file: File = fs.open(layout.checkpoint, create=True)
         try:
             if not known:
-                self._file.sync()
+                self.file.sync()
                 fs.sync_directory(layout.root)
         except BaseException:
-            self._file.close()
+            self.file.close()
             raise
 
     def write(self, checkpoint: Checkpoint, *, durable: bool) -> None:
         """Write it in place.  Not durable unless asked: an older one is as true, only further back."""
-        self._file.pwrite(encode(checkpoint), 0)
+        self.file.pwrite(encode(checkpoint), 0)
         if durable:
-            self._file.sync()
+            self.file.sync()
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self.file.close()

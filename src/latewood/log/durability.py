@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from latewood.errors import LatewoodError, Poisoned
-from latewood.format.checkpoint import Checkpoint
+from latewood.format.checkpoint import Checkpoint, encode
 from latewood.format.record import record_bytes
 from latewood.limits import CHECKPOINT_BYTES
 from latewood.log import roll
@@ -56,7 +56,7 @@ class Durability:
             self._durable_tail = tail
             self.reserved_end, self.records_max, self.flush_failed = reserved_end, records_max, flush_failed
             self.durable_sequence = segment.header.base_record_count + tail.record_count
-            self._allow(tail, 0)
+            self._allow(0)
 
     @property
     def unsynced_bytes(self) -> int:
@@ -126,19 +126,19 @@ class Durability:
     def allow(self, payload_bytes: int) -> None:
         """Let single appends go on inside what is reserved."""
         with self._gate:
-            self._allow(self._segment.tail(), payload_bytes)
+            self._allow(payload_bytes)
 
     def begin_batch(self) -> None:
         """Hold single appends off, so that the records of a batch are neighbours."""
         with self._gate:
             self._batching = True
-            self._allow(self._segment.tail(), 0)
+            self._allow(0)
 
     def end_batch(self) -> None:
         """Let single appends in again."""
         with self._gate:
             self._batching = False
-            self._allow(self._segment.tail(), 0)
+            self._allow(0)
 
     @property
     def is_batching(self) -> bool:
@@ -166,7 +166,7 @@ class Durability:
         # Before the first reservation nothing was written behind what is durable; recovery believes no smaller end.
         reserved_end = max(self.reserved_end, self._durable_tail.offset)
         with suppress(LatewoodError):
-            self._file.write(self._checkpoint(reserved_end), durable=False)
+            self._file.write(self._checkpoint(self._durable_tail, reserved_end), durable=False)
 
     def write_first_checkpoint(self, segment: SegmentWriter, reserved_end: int) -> None:
         """Reserve the start of a new segment, durably, before anything is appended to it."""
@@ -186,23 +186,25 @@ class Durability:
         self.check()
         tail = self._segment.tail()
         reserved = self.reserved_end if reserved_end is None else reserved_end
-        try:
-            self._segment.file.sync()  # 1. The records.
-            self._durable_tail = tail
-            self._file.write(self._checkpoint(reserved), durable=reserved_end is not None)  # 2. How far they go.
+        note = encode(self._checkpoint(tail, reserved))
+        start, durable = self._durable_tail.offset, reserved_end is not None
+        try:  # 1. The records.  2. How far they go.
+            self._segment.sync_and_note(start, tail.offset, self._file.file, note, durable=durable)
         except LatewoodError as error:
             self.poison(error)
             self.check()
+        self._durable_tail = tail
         self.reserved_end = reserved  # 3. Only now may appends pass the old reservation.
         self.durable_sequence = self._segment.header.base_record_count + tail.record_count
 
-    def _checkpoint(self, reserved_end: int) -> Checkpoint:
-        return _checkpoint_of(self._segment, self._durable_tail, reserved_end, flush_failed=self.flush_failed)
+    def _checkpoint(self, tail: Tail, reserved_end: int) -> Checkpoint:
+        return _checkpoint_of(self._segment, tail, reserved_end, flush_failed=self.flush_failed)
 
-    def _allow(self, tail: Tail, payload_bytes: int) -> None:
+    def _allow(self, payload_bytes: int) -> None:
         if self.failure is None:
-            single = 0 if self._batching else roll.allowed_end(tail.offset, payload_bytes, self.reserved_end)
-            self._segment.appender.allow(single, self.reserved_end, self.records_max)
+            appender, end = self._segment.appender, self.reserved_end
+            single = 0 if self._batching else roll.allowed_end(appender.offset, payload_bytes, end)
+            appender.allow(single, end, self.records_max)
 
 
 def _checkpoint_of(segment: SegmentWriter, tail: Tail, reserved_end: int, *, flush_failed: bool) -> Checkpoint:

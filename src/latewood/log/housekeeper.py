@@ -26,6 +26,8 @@ class Housekeeper:
 
     def poke(self) -> None:
         """Have the work looked at soon."""
+        if self._thread is not None and self._poked.is_set():
+            return  # It is cleared before the work begins, which will see whatever there is to be seen now.
         self._poked.set()
         with self._starting:
             if self._thread is None and not self._stopped:

@@ -3,23 +3,26 @@
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from latewood import kernel
 from latewood.clock import Clock, SystemClock
-from latewood.errors import ClosedError, Forked, NotFoundError, ReadOnlyError, UsageError
+from latewood.errors import ClosedError, Forked, NotFoundError, UsageError
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
 from latewood.kernel import Record
-from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX, check_number
+from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
+from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
 from latewood.log.batch import make_batch
-from latewood.log.creation import is_unborn
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
+from latewood.log.no_writer import NoWriter
 from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
+from latewood.log.presence import check_is_log, check_may_become_log, directory_of
 from latewood.log.site import Site
 from latewood.log.stats import LogStats
 from latewood.log.stream import Stream
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from latewood.log.group import GroupCommit
 
 Mode = Literal["a", "r"]
-_OPENED_TO_READ: Final = "the log was opened with mode='r'; open it without to append"
 
 
 class Log:
@@ -72,8 +74,10 @@ class Log:
 
         With `mode="r"` nothing is written and no lock is taken, so it works beside a writer and on a read-only
         directory.  `background=False` does all work in the calling thread, at the next append or flush.
+        Without `segment_bytes_max` or `index_interval` a log goes on with those that it has.
 
         Raises:
+            UsageError: the path is empty, or a directory with other files in it and no log.
             Locked: another writer holds it.
             NotFoundError: `mode="r"` and there is no log.
             CorruptError: something that was durable is damaged.
@@ -82,7 +86,7 @@ class Log:
         if mode not in ("a", "r"):
             message = f"mode must be 'a' to append or 'r' to read, not {mode!r}"
             raise UsageError(message)
-        site = Site(fs or PosixFS(), Layout(Path(path)), clock or SystemClock())
+        site = Site(fs or PosixFS(), Layout(directory_of(path)), clock or SystemClock())
         log = cls(site, options or LogOptions(), mode)
         log._open_to_read() if mode == "r" else log._open_to_write(background=background)
         return log
@@ -102,7 +106,7 @@ class Log:
 
     @property
     def options(self) -> LogOptions:
-        """The options it was opened with."""
+        """The options it was opened with, and what it kept of those before."""
         return self._options
 
     # -- writing --------------------------------------------------------------------------------------
@@ -135,9 +139,11 @@ class Log:
         """Append many records and return their sequences, which are neighbours.
 
         Payloads are bytes-likes, or a `pyarrow` array of binary values, which is not turned into Python objects.
-        Readers see the batch at once, as far as it lies in one segment and in 1 MiB.
+        Readers see the batch at once, as far as it lies in one segment and in 1 MiB.  Written on return, and durable
+        with `durable=True`.  `ext_ids` and `timestamps_ns` may have one value for each record.
 
         Raises:
+            UsageError: a value out of bounds, or not one for each record; nothing was written.
             RecordTooLarge: one of them never fits; nothing was written.
             DiskFull: there was no room for another segment; a note says how many were appended.
             Poisoned: a sync failed; reopen the log.
@@ -156,10 +162,11 @@ class Log:
             UsageError, RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
         """
         self._check_open()
-        check_number(ext_id, U64_MAX, "ext_id")
+        if ext_id:
+            storable(ext_id, U64_MAX, "ext_id")
         if timestamp_ns is not None:
-            check_number(timestamp_ns, TIMESTAMP_NS_MAX, "timestamp_ns")
-        group = self._group_commit()
+            storable(timestamp_ns, TIMESTAMP_NS_MAX, "timestamp_ns")
+        group = self._group or self._group_commit()
         sequence = self._writer.try_append(payload, ext_id, timestamp_ns)
         if sequence < 0:
             sequence = await group.append(payload, ext_id, timestamp_ns)
@@ -175,7 +182,15 @@ class Log:
         self._writer.flush()
 
     def roll(self) -> int | None:
-        """Seal the open segment and begin the next; return its id, or None if it has no records yet."""
+        """Seal the open segment and begin the next; return the sealed one's id, or None if it has no records yet.
+
+        What was appended so far is durable on return.  `seal` is another name for it.
+
+        Raises:
+            DiskFull: there is no room for the next segment; nothing was sealed.
+            Poisoned: a sync failed; reopen the log.
+            ReadOnlyError: the log was opened with `mode="r"`.
+        """
         return self._writer.roll()
 
     seal = roll
@@ -184,8 +199,12 @@ class Log:
         """Begin a cohort: segments from here on carry `ext_id` in header and footer.  Durable on return.
 
         The open segment is sealed first if it has records.
+
+        Raises:
+            UsageError: it does not fit 64 bits.
+            DiskFull, Poisoned, ReadOnlyError: as `roll`.
         """
-        self._writer.set_ext_id(check_number(ext_id, U64_MAX, "ext_id"))
+        self._writer.set_ext_id(storable(ext_id, U64_MAX, "ext_id"))
 
     @property
     def coordinator_watermark(self) -> int:
@@ -194,7 +213,7 @@ class Log:
 
     @coordinator_watermark.setter
     def coordinator_watermark(self, watermark: int) -> None:
-        self._writer.coordinator_watermark = check_number(watermark, U64_MAX, "coordinator_watermark")
+        self._writer.coordinator_watermark = storable(watermark, U64_MAX, "coordinator_watermark")
 
     # -- reading --------------------------------------------------------------------------------------
 
@@ -222,7 +241,9 @@ class Log:
             NotFoundError: it is not written yet.
             DataLost: it was retired.
             CorruptError: it is damaged.
+            UsageError: that is no sequence.
         """
+        sequence = sequence_of(sequence)
         for record in self.scan(sequence, sequence + 1):
             return record
         message = f"record {sequence} is not written yet; the next will be {self.next_sequence}"
@@ -234,7 +255,9 @@ class Log:
         Raises:
             DataLost: they were retired.
             CorruptError: one of them is damaged.
+            UsageError: `start` or `stop` is no sequence.
         """
+        stop = whole_or_none(stop, "stop")
         if (stream := self._stream_from(start)) is None:
             return
         try:
@@ -247,13 +270,14 @@ class Log:
             stream.close()
 
     def arrow_batches(self, start: int | None = None, stop: int | None = None) -> "Iterator[pa.RecordBatch]":
-        """Yield the same as Arrow batches of at most 64k rows, in flat memory; needs `latewood[arrow]`.
+        """Yield what `scan` does as Arrow batches of at most 64k rows, in flat memory; needs `latewood[arrow]`.
 
         Raises:
-            DataLost, CorruptError: as `scan`.
+            DataLost, CorruptError, UsageError: as `scan`.
         """
         from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
+        stop = whole_or_none(stop, "stop")
         if (stream := self._stream_from(start)) is None:
             return
         try:
@@ -267,18 +291,24 @@ class Log:
             stream.close()
 
     def to_arrow(self, start: int | None = None, stop: int | None = None) -> "pa.Table":
-        """Return the same as one Arrow table, all of it in memory; needs `latewood[arrow]`.
+        """Return what `scan` yields as one Arrow table, all of it in memory; needs `latewood[arrow]`.
 
         Raises:
-            DataLost, CorruptError: as `scan`.
+            DataLost, CorruptError, UsageError: as `scan`.
         """
         from latewood.log.arrow import table  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         return table(list(self.arrow_batches(start, stop)))
 
-    def find_timestamp(self, timestamp_ns: int) -> int:
-        """Return the sequence of the first record at or after a time, or that of the next to be appended."""
-        return self.view().find_timestamp(timestamp_ns)
+    def find_timestamp(self, timestamp: int | datetime) -> int:
+        """Return the sequence of the first record at or after a time, or that of the next to be appended.
+
+        The time is a datetime, in UTC if it names no zone, or nanoseconds since 1970.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        return self.view().find_timestamp(nanoseconds(timestamp))
 
     def stats(self) -> LogStats:
         """Return the log in figures."""
@@ -307,8 +337,7 @@ class Log:
 
     def stream(self, sequence: int) -> Stream:
         """Return a stream of records from `sequence` on."""
-        self._check_sequence(sequence)
-        return Stream(self.view(), sequence)
+        return Stream(self.view(), sequence_of(sequence))
 
     @property
     def file_system(self) -> FileSystem:
@@ -364,23 +393,22 @@ class Log:
             self._writer.abandon_after_fork(self._closed)
 
     def _open_to_read(self) -> None:
-        begun = self._fs.exists(self._layout.root) and not self._store.is_unfinished_creation()
-        # A crash may also have come between the first manifest and the first segment: no record was ever here.
-        if not begun or is_unborn(self._fs, self._layout, self._store.load_while_written()):
-            message = f"there is no log at {self.path}; `latewood init` or opening it to append makes one"
-            raise NotFoundError(message)
-        self._writer = _NoWriter()
+        check_is_log(self._fs, self._layout, self._store)
+        self._writer = NoWriter()
         self._wake = Wake(self._fs, self._layout, create=False)
         close_after_fork(self)
 
     def _open_to_write(self, *, background: bool) -> None:
+        check_may_become_log(self._fs, self._layout, self._store)
         self._fs.make_directory(self._layout.root)
         self._lock = self._fs.lock(self._layout.lock)
         with ExitStack() as undo:
             undo.callback(self._lock.close)
             self._wake = Wake(self._fs, self._layout, create=True)
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
-            self._writer = open_writer(self._site, self._options, self._store, self._wake, background=background)
+            self._writer, self._options = open_writer(
+                self._site, self._options, self._store, self._wake, background=background
+            )
             undo.pop_all()
         if type(self).append is Log.append:
             # The kernel's own method in place of ours, which only calls it: that saves half of an append's time.
@@ -395,7 +423,7 @@ class Log:
         """Return a stream from `start`, by default the oldest record; None if that lies beyond the end."""
         if start is None:
             return self.stream(self.first_sequence)
-        return None if start > self.next_sequence else self.stream(start)
+        return None if sequence_of(start) > self.next_sequence else self.stream(start)
 
     def _group_commit(self) -> "GroupCommit":
         with self._group_lock:
@@ -408,32 +436,3 @@ class Log:
     def _check_open(self) -> None:
         if self._closed:
             raise type(self._closed)(*self._closed.args)
-
-    @staticmethod
-    def _check_sequence(sequence: int) -> None:
-        if sequence < 0:
-            message = f"a sequence is 0 or more, not {sequence}"
-            raise UsageError(message)
-
-
-class _NoWriter(Writer):
-    """What a log that was opened to read has in place of a writer."""
-
-    def __init__(self) -> None:
-        pass
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in ("close", "is_closed", "__class__"):
-            return object.__getattribute__(self, name)
-        raise ReadOnlyError(_OPENED_TO_READ)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise ReadOnlyError(_OPENED_TO_READ)
-
-    @property
-    def is_closed(self) -> bool:
-        """Nothing was ever open."""
-        return True
-
-    def close(self) -> None:
-        """Nothing to flush."""

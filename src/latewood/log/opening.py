@@ -10,8 +10,12 @@ from latewood.log.wake import Wake
 from latewood.log.writer import Writer
 
 
-def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wake, *, background: bool) -> Writer:
-    """Return a writer that goes on where the log ends.  The caller holds the lock.
+def open_writer(
+    site: Site, options: LogOptions, store: ManifestStore, wake: Wake, *, background: bool
+) -> tuple[Writer, LogOptions]:
+    """Return a writer that goes on where the log ends, and its options.  The caller holds the lock.
+
+    What `options` leave open is as it was: the header of the open segment says how.
 
     Raises:
         CorruptError: something that was durable is damaged.
@@ -28,6 +32,7 @@ def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wak
     previous = read_last_footer(fs, layout, manifest)
     recovered = recover(fs, layout, manifest, previous)
     try:
+        options = options.inheriting(recovered.header.max_size, recovered.header.index_interval)
         writer = Writer(site, options, store, wake)
     except BaseException:
         recovered.file.close()
@@ -45,4 +50,4 @@ def open_writer(site: Site, options: LogOptions, store: ManifestStore, wake: Wak
         recovered.file.close()
         writer.durability.close()
         raise
-    return writer
+    return writer, options

@@ -1,6 +1,7 @@
 """What a user may choose about a log."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from latewood.errors import UsageError
 from latewood.limits import SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, KiB, MiB
@@ -8,14 +9,19 @@ from latewood.limits import SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, KiB, MiB
 _INTERVAL_MAX = 1 << 20
 
 
+class _Unchosen(int):
+    """A default: where there is a log already, what it has counts instead."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
     """How a log rolls and flushes.
 
-    A log may be reopened with others.  Size and index interval of a segment hold from the next segment on.
+    A log may be reopened with others.  Size and index interval of a segment hold from the next segment on, and are
+    kept in the log: whoever opens it without them goes on with those that it has.
     """
 
-    segment_bytes_max: int = 64 * MiB
+    segment_bytes_max: int = _Unchosen(64 * MiB)
     """Roll before header and records pass this. Larger: fewer files, longer retention steps."""
 
     segment_records_max: int | None = None
@@ -24,7 +30,7 @@ class LogOptions:
     segment_age_max_ms: int | None = None
     """Roll a segment that has records once it is this old, also when nothing is appended."""
 
-    index_interval: int = 1024
+    index_interval: int = _Unchosen(1024)
     """Records between two entries of a segment's index. Smaller: faster seeks, larger files."""
 
     flush_bytes: int | None = None
@@ -40,7 +46,7 @@ class LogOptions:
         """Check every field once.
 
         Raises:
-            UsageError: a value out of bounds; the text says which.
+            UsageError: a value of the wrong type, or out of bounds; the text says which.
         """
         _check("segment_bytes_max", self.segment_bytes_max, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
         _check("index_interval", self.index_interval, 1, _INTERVAL_MAX)
@@ -48,15 +54,25 @@ class LogOptions:
             value = getattr(self, name)
             if value is not None:
                 _check(name, value, 1, 1 << 62)
+        flush_every_append: object = self.flush_every_append
+        if not isinstance(flush_every_append, bool):
+            message = f"flush_every_append must be True or False, not {flush_every_append!r}"
+            raise UsageError(message)
 
     @property
     def file_bytes_max(self) -> int:
         """`segment_bytes_max`, rounded down to where a record can end."""
         return self.segment_bytes_max // 8 * 8
 
+    def inheriting(self, segment_bytes_max: int, index_interval: int) -> "LogOptions":
+        """Return these options, with what nobody chose as a log has it."""
+        kept: dict[str, Any] = {"segment_bytes_max": segment_bytes_max, "index_interval": index_interval}
+        taken = {name: value for name, value in kept.items() if isinstance(getattr(self, name), _Unchosen)}
+        return replace(self, **taken) if taken else self
+
 
 def _check(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or not low <= value <= high:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         message = f"{name} must be a whole number from {low:,} to {high:,}, not {value!r}"
         raise UsageError(message)
 

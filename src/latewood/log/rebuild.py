@@ -58,6 +58,8 @@ class RebuildReport(NamedTuple):
     next_sequence_min: int
     """The first sequence of the open segment; its records are counted when the log is opened."""
     problems: list[Problem]
+    is_needed: bool
+    """Whether the manifest that was there is not sound, or lists other segments."""
     written: bool
 
 
@@ -75,16 +77,22 @@ def rebuild(
     at the gap, and segments that are not sound are renamed.  The log must not be open to write.
 
     Raises:
-        NotFoundError: there are no segments.
+        NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
     """
+    if not fs.exists(layout.root):
+        message = f"there is no log at {layout.root}"
+        raise NotFoundError(message)
+    if not fs.exists(layout.segments):
+        raise _nothing_to_rebuild_from(layout)
     lock = None if dry_run else fs.lock(layout.lock)
     try:
         assembly, found = _read(fs, layout, progress)
+        is_needed = not _is_listed(assembly, _old_manifest(fs, layout), layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
             _write(fs, layout, assembly)
-        return _report(assembly, found, written=write)
+        return _report(assembly, found, is_needed=is_needed, written=write)
     finally:
         if lock:
             lock.close()
@@ -99,11 +107,21 @@ def _read(fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] |
         if progress:
             progress(done, len(paths))
     if not summaries:
-        message = f"there are no segments under {layout.segments}: nothing to rebuild from"
-        raise NotFoundError(message)
+        raise _nothing_to_rebuild_from(layout)
     assembly = assemble(summaries, layout)
     assembly.problems.extend(_missing(fs, layout, assembly, end_known))
     return assembly, len(paths)
+
+
+def _nothing_to_rebuild_from(layout: Layout) -> NotFoundError:
+    return NotFoundError(f"there are no segments under {layout.segments}: nothing to rebuild from")
+
+
+def _is_listed(assembly: Assembly, manifest: Manifest | None, layout: Layout) -> bool:
+    """Say whether a manifest lists just these segments."""
+    if manifest is None or manifest.active.path != layout.relative(assembly.active.path):
+        return False
+    return [manifest.entries[index] for index in range(len(manifest.entries))] == assembly.entries
 
 
 def _missing(fs: FileSystem, layout: Layout, assembly: Assembly, end_known: int) -> list[Problem]:
@@ -212,8 +230,8 @@ def _generation(fs: FileSystem, layout: Layout) -> int:
     return manifest.generation if manifest else 0
 
 
-def _report(assembly: Assembly, found: int, *, written: bool) -> RebuildReport:
+def _report(assembly: Assembly, found: int, *, is_needed: bool, written: bool) -> RebuildReport:
     header = assembly.active.header
     assert header is not None
     used, first = len(assembly.entries) + 1, assembly.first_sequence
-    return RebuildReport(found, used, first, header.base_record_count, assembly.problems, written)
+    return RebuildReport(found, used, first, header.base_record_count, assembly.problems, is_needed, written)

@@ -152,7 +152,7 @@ def _scan(file: File, header: SegmentHeader, manifest: Manifest, checkpoint: Che
             raise CorruptError("a durable record is damaged", file.path, end)
         if checkpoint is None and state not in (EMPTY, SEALED) and find_record(mapping.view, end + 8, size) >= 0:
             raise CorruptError("a record is damaged, and sound ones follow it", file.path, end)
-        garbage_end = nonzero_end(mapping.view, end, min(garbage_end, size))
+        garbage_end = nonzero_end(mapping.view, end, file.data_end(end, min(garbage_end, size)))
     finally:
         mapping.close()
     tail = Tail(

@@ -6,7 +6,7 @@ file exists proves nothing.  Not thread-safe.
 
 from typing import Final
 
-from latewood.errors import CorruptError, DataLost, StorageError
+from latewood.errors import ClosedError, CorruptError, DataLost, StorageError
 from latewood.format.record import SEAL_LENGTH
 from latewood.kernel import BAD, END, SEALED, Record
 from latewood.limits import ARROW_BYTES_MAX, ARROW_RECORDS_MAX, READ_BYTES_MAX, READ_RECORDS_MAX
@@ -25,6 +25,7 @@ class Stream:
     def __init__(self, view: View, sequence: int) -> None:
         self._view = view
         self._segment: SegmentReader | None = None
+        self._is_closed = False
         self._offset = 0
         self._judged = -1
         self._torn = b""
@@ -97,13 +98,16 @@ class Stream:
             raise StorageError(message)
 
     def close(self) -> None:
-        """Let go of the segment."""
+        """Let go of the segment, for good."""
+        self._is_closed = True
         if self._segment is not None:
             self._segment.close()
             self._segment = None
 
     def _opened(self) -> SegmentReader:
         if self._segment is None:
+            if self._is_closed:
+                raise ClosedError("this place in the log is closed")
             segment = self._view.segment_with(self.sequence)
             try:
                 self._offset = segment.offset_of(self.sequence)

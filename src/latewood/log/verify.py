@@ -1,6 +1,9 @@
 """Check a log without changing it: do manifest, segments and advisory files agree, and are they sound?"""
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -8,10 +11,12 @@ from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
 from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem
+from latewood.limits import VERIFY_THREADS_MAX
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
+from latewood.log.presence import check_is_log
 from latewood.log.summary import SegmentSummary, summarize
 
 Progress = Callable[[int, int], None]
@@ -48,25 +53,46 @@ def verify_log(fs: FileSystem, layout: Layout, *, deep: bool = False, progress: 
     Raises:
         NotFoundError: there is no log.
     """
-    if not fs.exists(layout.root) or ManifestStore(fs, layout).is_unfinished_creation():
-        message = f"there is no log at {layout.root}"
-        raise NotFoundError(message)
+    store = ManifestStore(fs, layout)
     try:
-        manifest = ManifestStore(fs, layout).load_while_written()
+        check_is_log(fs, layout, store)
+        manifest = store.load_while_written()
     except CorruptError as error:
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
     except UnsupportedVersion as error:
         return Verification([Finding("damage", error.path, 0, str(error), "upgrade Latewood")], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
-    for done, index in enumerate(range(len(manifest.entries))):
-        check.sealed(manifest.entries[index])
+    for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, deep=deep)):
+        check.sealed(entry, looked)
         if progress:
             progress(done + 1, len(manifest.entries) + 1)
     check.active()
     check.advisory_files()
     check.orphans()
     return Verification(check.findings, check.segments, check.records, check.bytes)
+
+
+_Look = Callable[[], SegmentSummary]
+"""Returns what `summarize` found, or raises what it raised."""
+
+
+def _looked_at(
+    fs: FileSystem, layout: Layout, manifest: Manifest, *, deep: bool
+) -> Iterator[tuple[SegmentEntry, _Look]]:
+    """Yield every sealed segment with a look at it; deep looks are taken some segments ahead, in threads."""
+    entries = (manifest.entries[index] for index in range(len(manifest.entries)))
+    if not deep:
+        yield from ((entry, partial(summarize, fs, layout.absolute(entry.path))) for entry in entries)
+        return
+    with ThreadPoolExecutor(VERIFY_THREADS_MAX, thread_name_prefix="latewood-verify") as executor:
+        ahead: deque[tuple[SegmentEntry, _Look]] = deque()
+        for entry in entries:
+            looking = executor.submit(summarize, fs, layout.absolute(entry.path), deep=True)
+            ahead.append((entry, looking.result))
+            if len(ahead) > VERIFY_THREADS_MAX:
+                yield ahead.popleft()
+        yield from ahead
 
 
 class _Check:
@@ -78,13 +104,12 @@ class _Check:
         self.findings: list[Finding] = []
         self.segments = self.records = self.bytes = 0
 
-    def sealed(self, entry: SegmentEntry) -> None:
+    def sealed(self, entry: SegmentEntry, look: _Look) -> None:
         """Check a segment that the manifest says is sealed."""
         path = self._layout.absolute(entry.path)
-        if entry.start_sequence != self._expected:
-            self._damage(path, 0, f"records {self._expected} to {entry.start_sequence - 1} are missing before it")
+        self._gap_before(entry.start_sequence, path)
         self._expected = entry.end_sequence + 1
-        summary = self._summary(path)
+        summary = self._summary(path, look)
         if summary is None:
             return
         footer = summary.footer
@@ -101,10 +126,10 @@ class _Check:
         """Check the open segment: everything below the last checkpoint must be there."""
         active = self._manifest.active
         path = self._layout.absolute(active.path)
-        if self._manifest.active_base != self._expected:
-            self._damage(path, 0, f"records {self._expected} to {self._manifest.active_base - 1} are missing")
+        self._gap_before(self._manifest.active_base, path)
         checkpoint = load_checkpoint(self._fs, self._layout)  # First: a writer may go on while we count.
-        summary = self._summary(path, torn_tail_ok=True)
+        look = partial(summarize, self._fs, path, deep=self._deep)
+        summary = self._summary(path, look, torn_tail_ok=True)
         if summary is None:
             return
         if summary.header is None:
@@ -143,9 +168,21 @@ class _Check:
                     path, 0, "the manifest does not know this segment", "`latewood cleanup` removes retired ones"
                 )
 
-    def _summary(self, path: Path, *, torn_tail_ok: bool = False) -> SegmentSummary | None:
+    def _gap_before(self, start: int, path: Path) -> None:
+        """Report records that the manifest itself says are gone, or twice there.
+
+        Only a rebuild that was told to accept the loss writes a manifest with a gap: the loss was decided on, and is
+        no news.  A segment that goes missing later is still listed, and is damage.
+        """
+        if start > self._expected:
+            problem = f"records {self._expected} to {start - 1} before it are lost: a rebuild accepted that"
+            self._warn(path, 0, problem, "none is needed: readers meet DataLost there, and seek past it")
+        elif start < self._expected:
+            self._damage(path, 0, f"records {start} to {self._expected - 1} are in the segment before it, too")
+
+    def _summary(self, path: Path, look: _Look, *, torn_tail_ok: bool = False) -> SegmentSummary | None:
         try:
-            summary = summarize(self._fs, path, deep=self._deep)
+            summary = look()
         except NotFoundError:
             self._damage(path, 0, "the segment is missing")
             return None

@@ -41,6 +41,7 @@ from latewood.log.options import LogOptions
 from latewood.log.pointer import pointer_to, store_pointer
 from latewood.log.recovery import Recovered
 from latewood.log.site import Site
+from latewood.log.timing import Timing
 from latewood.log.wake import Wake
 from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare
 
@@ -64,9 +65,7 @@ class Writer:
         self._closed: ClosedError | None = None
         self._is_plain = False
         self._system_clock = isinstance(self._clock, SystemClock)
-        self._unflushed_since_ns: int | None = None
-        self._first_append_ns: int | None = None
-        """When the open segment got its first record, as far as this writer knows; its age counts from there."""
+        self._timing = Timing(options, self._clock)
         self.coordinator_watermark = 0
         self.manifest: Manifest
         self.segment: SegmentWriter
@@ -112,7 +111,7 @@ class Writer:
                 self.durability.end_batch()
             while (sequence := self.segment.appender.append(payload, ext_id, timestamp_ns)) < 0:
                 self._make_room(memoryview(payload).nbytes)
-            self._note_first_append()
+            self._note_append()
         self._apply_flush_policy(sequence + 1)
         return sequence
 
@@ -122,7 +121,6 @@ class Writer:
         Raises:
             RecordTooLarge: one of them is; nothing was written.
         """
-        roll.check_payload(batch.largest(), self._options.file_bytes_max)
         with self._lock:
             self._check_open()
             self._grow_older()
@@ -133,7 +131,7 @@ class Writer:
                 sequences = self._append_batch(batch)
             finally:
                 self.durability.end_batch()
-                self._note_first_append()
+                self._note_append()
         self._apply_flush_policy(sequences.stop)
         if self.durability.wants_checkpoint:
             self._poke()
@@ -149,23 +147,30 @@ class Writer:
                 if not packed:
                     self._make_room(batch.payload_bytes(done))
         except LatewoodError as error:
-            error.add_note(f"{done} of {batch.count} records were appended, from sequence {first} on")
+            if done:
+                error.add_note(f"{done} of {batch.count} records were appended, from sequence {first} on")
             raise
         return range(first, first + done)
 
     def _pack(self, batch: Batch, start: int) -> int:
-        """Append what fits of a batch, and return how much that was."""
-        if batch.count - start >= BATCH_RECORDS_SMALL:
+        """Append what fits of a batch, and return how much that was; every payload is looked at before."""
+        is_large = batch.count - start >= BATCH_RECORDS_SMALL
+        if is_large:
             self._scratch = self._scratch or memoryview(bytearray(BATCH_BYTES_MAX))
-            if packed := batch.pack(self.segment.appender, start, self._scratch):
-                try:
-                    self.segment.write_staged(self._scratch)
-                except BaseException as error:  # Some of it may be written: only recovery can tell.
-                    with self.durability.lock:
-                        self.durability.poison(error)
-                    raise
-                return packed
-        return batch.pack(self.segment.appender, start, None)
+        staged = batch.pack(self.segment.appender, start, self._scratch) if is_large else 0
+        if start == 0 and staged < batch.count:  # Else each of them was found to fit.
+            roll.check_payload(batch.largest(), self._options.file_bytes_max)
+        return self._write_staged(staged) if staged else batch.pack(self.segment.appender, start, None)
+
+    def _write_staged(self, staged: int) -> int:
+        assert self._scratch is not None
+        try:
+            self.segment.write_staged(self._scratch)
+        except BaseException as error:  # Some of it may be written: only recovery can tell.
+            with self.durability.lock:
+                self.durability.poison(error)
+            raise
+        return staged
 
     def _make_room(self, payload_bytes: int) -> None:
         """Roll, or let appends go further in this segment.  The caller holds `_lock`."""
@@ -195,16 +200,15 @@ class Writer:
             options.flush_bytes is not None and self.durability.unsynced_bytes >= options.flush_bytes
         ):
             self.durability.flush_to(stop)
-        elif options.flush_ms is not None and self._unflushed_since_ns is None:
-            self._unflushed_since_ns = self._clock.now_ns()
+        elif self._timing.note_unflushed():
             self._poke()
-        elif options.flush_ms is not None and self._housekeeper is None:
-            self._flush_if_due(self._clock.now_ns())
+        elif self._housekeeper is None:
+            self._flush_if_due()
 
     def flush(self) -> None:
         """Make everything appended so far durable."""
         self._check_open()
-        self._unflushed_since_ns = None
+        self._timing.unflushed_since_ns = None
         self.durability.flush_to(self.segment.appender.sequence)
 
     # -- segments -------------------------------------------------------------------------------------
@@ -312,7 +316,7 @@ class Writer:
 
     def _attach(self, segment: SegmentWriter, reserved_end: int, *, flush_failed: bool) -> None:
         self.segment = segment
-        self._first_append_ns = segment.header.created_at if segment.appender.count else None
+        self._timing.begin_segment(segment.header.created_at if segment.appender.count else None)
         records_max = self._options.segment_records_max or _RECORDS_UNBOUNDED
         with self.durability.lock:
             self.durability.attach(
@@ -356,7 +360,7 @@ class Writer:
         self._check_open()
         self.durability.checkpoint()
         now_ns = self._clock.now_ns()
-        due_ns = [self._flush_if_due(now_ns), self._in_comfort(self._prepare_if_half_full)]
+        due_ns = [self._flush_if_due(), self._in_comfort(self._prepare_if_half_full)]
         due_ns.append(self._in_comfort(self._roll_if_due))
         waits = [(due - now_ns) / NANOSECONDS for due in due_ns if due is not None]
         return max(0.0, min(waits)) if waits else None
@@ -384,45 +388,28 @@ class Writer:
         if self.segment.appender.offset > self.segment.records_end_max // 2:
             self._prepare()
 
-    def _flush_if_due(self, now_ns: int) -> int | None:
+    def _flush_if_due(self) -> int | None:
         """Return when the next flush is due, if one is."""
-        since, flush_ms = self._unflushed_since_ns, self._options.flush_ms
-        if since is None or flush_ms is None:
-            return None
-        if since <= now_ns < since + flush_ms * 1_000_000:  # A clock that was set back must not put it off.
-            return since + flush_ms * 1_000_000
+        due_ns = self._timing.flush_due_ns()
+        if due_ns is None or self._clock.now_ns() < due_ns:
+            return due_ns
         self.flush()
         return None
 
     def _roll_if_due(self) -> int | None:
         """Roll a segment that is too old; return when the open one will be, if it has records."""
-        age_max_ms = self._options.segment_age_max_ms
-        if age_max_ms is None:
-            return None
         with self._lock:
-            self._roll_if_old(age_max_ms)
-            return None if self._first_append_ns is None else self._first_append_ns + age_max_ms * 1_000_000
+            self._grow_older()
+            return self._timing.old_at_ns()
 
     def _grow_older(self) -> None:
         """Roll a segment that is too old."""
-        age_max_ms = self._options.segment_age_max_ms
-        if age_max_ms is not None and not self._closed:
-            self._roll_if_old(age_max_ms)
-
-    def _note_first_append(self) -> None:
-        """Note when a segment gets its first record, also one that an append has just begun."""
-        if self._options.segment_age_max_ms is None or self._first_append_ns is not None:
-            return
-        if self.segment.appender.count:
-            self._first_append_ns = self._clock.now_ns()
-            self._poke()
-
-    def _roll_if_old(self, age_max_ms: int) -> None:
-        first_ns = self._first_append_ns
-        if first_ns is None or not self.segment.appender.count:
-            return
-        if roll.is_old(first_ns, age_max_ms, self._clock.now_ns()):
+        if self._timing.is_old(self.segment.appender.count):
             self._roll(self.segment.header.ext_id)
+
+    def _note_append(self) -> None:
+        if self._timing.note_append(self.segment.appender.count):
+            self._poke()
 
     def _poke(self) -> None:
         if self._housekeeper:

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import CorruptError, DataLost, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, DataLost, NotFoundError, ReaderAhead, UnsupportedVersion
+from latewood.queue.ahead import lost_records, stored_sequence
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
 from latewood.queue.queue import Queue
 
@@ -17,7 +18,7 @@ class ReaderStatus(NamedTuple):
     sequence: int | None
     """The next record it wants."""
     lag: int | None
-    """Records written that it has not committed."""
+    """Records written that it has not committed; of one that the log went back behind, those since."""
     behind_ms: int | None
     """How long the next record has been waiting for it; None if there is none, or it was retired."""
     committed_at_ns: int | None
@@ -39,13 +40,14 @@ def _status(queue: Queue, name: str, directory: Path) -> ReaderStatus:
         return ReaderStatus(name, None, None, None, None, str(error))
     if cursor is None:  # Removed since we looked.
         return ReaderStatus(name, None, None, None, None, "it was removed meanwhile")
-    sequence = cursor.sequence
+    sequence = stored_sequence(cursor)
     if sequence is None:  # A position of an older program: the start of its segment is near enough.
         sequence = queue.view().sequence_at(cursor.segment_id, 0) or 0
     end = queue.next_sequence
-    problem = f"it stands beyond the end of the log, which is {end}" if sequence > end else None
-    behind_ms = None if problem else _behind_ms(queue, sequence)
-    return ReaderStatus(name, sequence, max(0, end - sequence), behind_ms, cursor.committed_at, problem)
+    if lost := lost_records(cursor, end):
+        problem = str(ReaderAhead(cursor_path(directory, name), lost.start, lost.stop))
+        return ReaderStatus(name, sequence, end - lost.start, None, cursor.committed_at, problem)
+    return ReaderStatus(name, sequence, end - sequence, _behind_ms(queue, sequence), cursor.committed_at, None)
 
 
 def _behind_ms(queue: Queue, sequence: int) -> int | None:

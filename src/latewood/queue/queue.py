@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from latewood.clock import Clock
-from latewood.errors import CorruptError, NotFoundError, ReadOnlyError, UsageError
+from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
 from latewood.log import Log, LogOptions, Mode
 from latewood.log.layout import segment_id_of
+from latewood.log.site import Site
+from latewood.queue.ahead import check_not_ahead, mark_readers_ahead
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor, sync_cursors
 from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
@@ -27,6 +29,7 @@ class ReaderInfo(NamedTuple):
     lag: int
     """Records written that it has not committed."""
     committed_at_ns: int
+    """When it did so last, in nanoseconds since 1970."""
 
 
 class Queue(Log):
@@ -34,6 +37,11 @@ class Queue(Log):
 
     retention = RetentionPolicy()
     _swept = False
+
+    def __init__(self, site: Site, options: LogOptions, mode: Mode) -> None:
+        """Hold the parts; `latewood.open` is what opens a queue."""
+        super().__init__(site, options, mode)
+        self._opened_readers: set[Reader] = set()
 
     def reader(self, name: str, start: Start = "resume") -> Reader:
         """Open a named reader; its position outlives the process, and holds retention back.
@@ -45,9 +53,12 @@ class Queue(Log):
             BadName: the name cannot be a file name.
             Locked: another reader of this name is open.
             DataLost: a policy removed the records it would begin with; start it elsewhere.
+            ReaderAhead: it had read more than the log has, which was restored or rebuilt; start it elsewhere.
+            UsageError: `start` is none of these, or beyond the end.
         """
-        check_name(name, "reader")
-        reader = Reader(self, name, self._reader_lock(name))
+        _check_reader_name(name)
+        reader = Reader(self, name, self._reader_lock(name), self._opened_readers.discard)
+        self._opened_readers.add(reader)
         try:
             reader.begin(start)
         except BaseException:
@@ -59,7 +70,7 @@ class Queue(Log):
         """Return all named readers with their lag.
 
         Raises:
-            CorruptError: a reader's file is damaged.
+            CorruptError: a reader's file is damaged, or it had read more than the log has.
         """
         end = self.next_sequence
         return [
@@ -74,7 +85,7 @@ class Queue(Log):
             NotFoundError: there is none of that name.
             Locked: it is open.
         """
-        path = cursor_path(self._layout.readers, check_name(name, "reader"))
+        path = cursor_path(self._layout.readers, _check_reader_name(name))
         if not self._fs.exists(path):
             message = f"there is no reader {name!r} at {self.path}"
             raise NotFoundError(message)
@@ -94,7 +105,8 @@ class Queue(Log):
         A segment goes once every reader has passed it; see `RetentionPolicy` for what else may.
 
         Raises:
-            CorruptError: a reader's file is damaged; nothing is deleted until it is mended or removed.
+            CorruptError: a reader's file is damaged, or it had read more than the log has; nothing is deleted until
+                it is moved or removed.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
         if dry_run:
@@ -121,6 +133,28 @@ class Queue(Log):
         now_ns = self._clock.now_ns()
         return plan(self._sealed_segments(), sealed_bytes, self._reader_states(), self.retention, now_ns)
 
+    def close(self) -> None:
+        """Flush, record the final state, and release the log.  Its readers are closed too, and commit nothing.
+
+        Closing twice is fine.
+
+        Raises:
+            Poisoned: the last flush failed.
+        """
+        try:
+            super().close()
+        finally:  # After the log, so that a reader that waits in another thread finds that closed.
+            for reader in list(self._opened_readers):
+                reader.close()
+
+    def _open_to_write(self, *, background: bool) -> None:
+        super()._open_to_write(background=background)
+        try:
+            mark_readers_ahead(self)
+        except BaseException:
+            self.close()
+            raise
+
     def _sealed_segments(self) -> Iterator[SealedSegment]:
         entries = self._manifest().entries
         for index in range(len(entries)):
@@ -135,7 +169,7 @@ class Queue(Log):
             yield SealedSegment(entry.segment_id, entry.end_sequence, entry.size, sealed_at_ns)
 
     def _reader_states(self) -> list[ReaderState]:
-        states = []
+        states, cursors = [], []
         for name in cursor_names(self._fs, self._layout.readers):
             cursor = load_cursor(self._fs, cursor_path(self._layout.readers, name))
             if cursor is None:
@@ -144,11 +178,9 @@ class Queue(Log):
             if sequence is None:  # A position of an older program: the start of its segment is near enough.
                 sequence = self.view().sequence_at(cursor.segment_id, 0) or 0
             states.append(ReaderState(name, sequence, cursor.committed_at))
-        end = self.next_sequence if states else 0  # Looked at after the positions, which only follow it.
-        for state in states:
-            if state.sequence > end:
-                reason = f"the reader stands at {state.sequence}, and the log ends at {end}: seek it"
-                raise CorruptError(reason, cursor_path(self._layout.readers, state.name), 0)
+            cursors.append((name, cursor))
+        for name, cursor in cursors:  # The end is looked at after the positions, which only follow it.
+            check_not_ahead(self, name, cursor)
         return states
 
     def _orphans(self) -> list[Path]:
@@ -192,10 +224,11 @@ def open_queue(
 
     Options may be given as a `LogOptions`, or by name: `latewood.open("events", flush_ms=5)`.  With `mode="r"`
     nothing but readers' positions is written and no lock is taken, so it works beside a writer, and on a
-    read-only directory.
+    read-only directory.  Segment size and index interval are as the log has them, unless they are given.
 
     Raises:
-        UsageError: an unknown option, or a value out of bounds.
+        UsageError: an unknown option, or a value out of bounds; a path that is empty, or names a directory with other
+            files in it and no log.
         Locked: another writer holds it.
         NotFoundError: `mode="r"` and there is no log.
         CorruptError: something that was durable is damaged.
@@ -209,6 +242,14 @@ def open_queue(
     queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background)
     queue.retention = retention or RetentionPolicy()
     return queue
+
+
+def _check_reader_name(name: object) -> str:
+    """Return a reader's name if it can be one."""
+    if not isinstance(name, str):
+        message = f"a reader's name is a str, not {name!r}"
+        raise BadName(message)
+    return check_name(name, "reader")
 
 
 def _options_from(options: LogOptions | None, fields: dict[str, Any]) -> LogOptions:

@@ -4,10 +4,10 @@ Reads at least once: after a crash it goes on from the last `commit`.  Not threa
 use a name.
 """
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from latewood.errors import ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
 from latewood.format.segment import HEADER_SIZE
@@ -15,7 +15,8 @@ from latewood.fs import Lock
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from latewood.log import Log, Stream
-from latewood.log.layout import NANOSECONDS
+from latewood.log.argument import nanoseconds, seconds, whole
+from latewood.queue.ahead import check_not_ahead, stored_sequence
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
 from latewood.queue.holding import retention_held
 from latewood.types import Position
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from latewood.format.cursor import Cursor
 
+T = TypeVar("T")
 Start = Literal["resume", "earliest", "latest"] | int | datetime
 """Where a reader begins: where it stopped, an end of the log, a sequence, or a time, in UTC if it names no zone."""
 
@@ -32,9 +34,9 @@ Start = Literal["resume", "earliest", "latest"] | int | datetime
 class Reader:
     """Reads a log in order, as far as it is written; iterating stops there, `follow` and `poll` wait."""
 
-    def __init__(self, log: Log, name: str, lock: Lock | None) -> None:
-        """Hold the parts; `Queue.reader` is what opens a reader."""
-        self._log, self.name, self._lock = log, name, lock
+    def __init__(self, log: Log, name: str, lock: Lock | None, closed: "Callable[[Reader], None]") -> None:
+        """Hold the parts; `Queue.reader` is what opens a reader.  `closed` is told when this one is."""
+        self._log, self.name, self._lock, self._closed = log, name, lock, closed
         self._path = cursor_path(log.path / "readers", name)
         self._cursor: Cursor | None = None
         self._stream: Stream | None = None
@@ -52,7 +54,7 @@ class Reader:
             if start == "resume":
                 raise
         if start == "resume" and self._cursor is not None and self._cursor.sequence is not None:
-            self._check_not_ahead(self._cursor.sequence)
+            check_not_ahead(self._log, self.name, self._cursor)
             self._move_to(self._cursor.sequence)
             return
         self._move_to(self._sequence_at(start))
@@ -83,9 +85,10 @@ class Reader:
         Raises:
             DataLost: a policy removed it; `seek` past the gap.
             CorruptError: it is damaged.
+            ClosedError: the reader or its log was closed.
         """
         if self._taken == len(self._buffer):
-            self._buffer, self._taken = self._opened().read(READ_RECORDS_MAX), 0
+            self._buffer, self._taken = self._read(lambda stream: stream.read(READ_RECORDS_MAX)), 0
             if not self._buffer:
                 return None
         record = self._buffer[self._taken]
@@ -98,26 +101,29 @@ class Reader:
         There may be more at once than are returned: a call does not reach past the end of a segment.
 
         Raises:
-            DataLost, CorruptError: as `next`.
+            DataLost, CorruptError, ClosedError: as `next`.
+            UsageError: `max_records` is not 1 or more, or `timeout` is not seconds.
         """
         _check_count(max_records)
+        seconds(timeout)
         records = self._buffer[self._taken : self._taken + max_records]
         self._taken += len(records)
         if records or not self.wait(timeout):
             return records
-        return self._opened().read(max_records)
+        return self._read(lambda stream: stream.read(max_records))
 
     def read_arrow(self, max_records: int = ARROW_RECORDS_MAX) -> "pa.RecordBatch":
         """Return up to `max_records`, and about 4 MiB of payload, as an Arrow batch; it is empty at the end.
 
         Raises:
-            DataLost, CorruptError: as `next`.
+            DataLost, CorruptError, ClosedError: as `next`.
+            UsageError: `max_records` is not 1 or more.
         """
         from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         _check_count(max_records)
         self._move_to(self.sequence, keep=True)
-        columns = self._opened().read_columns(max_records)
+        columns = self._read(lambda stream: stream.read_columns(max_records))
         return record_batch(self._opened().sequence - columns[0], columns)
 
     def follow(self) -> Iterator[Record]:
@@ -135,8 +141,13 @@ class Reader:
         """Wait until a record can be read, at most `timeout` seconds (None: for ever); return whether one can.
 
         Sleeps, and is woken by the append, also from another process.
+
+        Raises:
+            ClosedError: the reader or its log was closed, perhaps meanwhile.
+            UsageError: `timeout` is not seconds.
         """
-        return self._taken < len(self._buffer) or self._log.wait(self._opened(), timeout)
+        timeout_s = seconds(timeout)
+        return self._taken < len(self._buffer) or self._read(lambda stream: self._log.wait(stream, timeout_s))
 
     def commit(self) -> None:
         """Remember that every record handed out so far is dealt with.  Durable on return.
@@ -169,15 +180,14 @@ class Reader:
         Not remembered until `commit`.
 
         Raises:
-            UsageError: not exactly one of the two, or a sequence beyond the end.
+            UsageError: not exactly one of the two, a sequence beyond the end, or no time.
             DataLost: that record was retired.
         """
         if (sequence is None) == (timestamp is None):
             message = "seek needs either sequence or timestamp"
             raise UsageError(message)
         if sequence is None:
-            assert timestamp is not None
-            sequence = self._log.find_timestamp(_nanoseconds(timestamp))
+            sequence = self._log.find_timestamp(nanoseconds(timestamp))
         self._move_to(self._checked(sequence))
         self._opened().position()
 
@@ -188,15 +198,17 @@ class Reader:
     @property
     def committed_sequence(self) -> int | None:
         """The sequence that the last `commit` stored."""
-        return self._cursor.sequence if self._cursor else None
+        return stored_sequence(self._cursor) if self._cursor else None
 
     def close(self) -> None:
-        """Let go of the log.  Does not commit."""
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        """Let go of the log.  Does not commit.  Closing the log does this too."""
+        stream, self._stream = self._stream, None
+        self._buffer, self._taken = [], 0
+        if stream is not None:
+            stream.close()
         if self._lock is not None:
             self._lock.close()
+        self._closed(self)
 
     def _store(self, position: Position) -> None:
         now_ns = self._log.clock.now_ns()
@@ -208,6 +220,13 @@ class Reader:
             raise ClosedError(message)
         return self._stream
 
+    def _read(self, read: Callable[[Stream], T]) -> T:
+        try:
+            return read(self._opened())
+        except ValueError:  # Another thread has closed the log, and with it the memory that we were reading.
+            self._opened()
+            raise
+
     def _move_to(self, sequence: int, *, keep: bool = False) -> None:
         """Read from `sequence` on; `keep` saves opening the segment again if we are there already."""
         if not (keep and self._taken == len(self._buffer) and self._stream is not None):
@@ -218,10 +237,10 @@ class Reader:
 
     def _sequence_at(self, start: Start) -> int:
         if isinstance(start, datetime):
-            return self._log.find_timestamp(_nanoseconds(start))
-        if isinstance(start, int):
+            return self._log.find_timestamp(start)
+        if isinstance(start, int) and not isinstance(start, bool):
             return self._checked(start)
-        word: str = start  # The type says which words there are; a caller without a type checker may not.
+        word: object = start  # The type says which words there are; a caller without a type checker may not.
         if word == "earliest":
             return self._log.first_sequence
         if word == "latest":
@@ -242,28 +261,13 @@ class Reader:
 
     def _checked(self, sequence: int) -> int:
         end = self._log.next_sequence
-        if not 0 <= sequence <= end:
+        if not 0 <= whole(sequence, "a sequence") <= end:
             message = f"sequence {sequence} is not in the log, which ends at {end}"
             raise UsageError(message)
         return sequence
 
-    def _check_not_ahead(self, sequence: int) -> None:
-        end = self._log.next_sequence
-        if sequence > end:
-            reason = f"the reader stands at {sequence}, and the log ends at {end}: seek it, or restore the log"
-            raise CorruptError(reason, self._path, 0)
-
 
 def _check_count(max_records: int) -> None:
-    if max_records < 1:
+    if whole(max_records, "max_records") < 1:
         message = f"max_records must be 1 or more, not {max_records}"
         raise UsageError(message)
-
-
-def _nanoseconds(timestamp: int | datetime) -> int:
-    if isinstance(timestamp, datetime):
-        if timestamp.tzinfo is None:
-            timestamp = timestamp.replace(tzinfo=UTC)
-        whole = timestamp.replace(microsecond=0).timestamp()
-        return int(whole) * NANOSECONDS + timestamp.microsecond * 1000
-    return timestamp

@@ -30,11 +30,17 @@ class RetentionPolicy:
         """Check every field once.
 
         Raises:
-            UsageError: a value below zero.
+            UsageError: a value that is no whole number, or below zero.
         """
         for name in ("max_bytes", "max_age_ms", "ignore_readers_silent_ms"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
+            value: object = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool):
+                unit = "bytes" if name == "max_bytes" else "milliseconds"
+                message = f"{name} must be a whole number of {unit}, not {value!r}"
+                raise UsageError(message)
+            if value < 0:
                 message = f"{name} must be 0 or more, not {value}"
                 raise UsageError(message)
 

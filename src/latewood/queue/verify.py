@@ -1,12 +1,17 @@
 """Check a queue: its log, and its readers' positions."""
 
-from latewood.errors import CorruptError, UnsupportedVersion
+from collections.abc import Iterator
+from pathlib import Path
+
+from latewood.errors import CorruptError, NotFoundError, ReaderAhead, UnsupportedVersion
+from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SLOT_OFFSETS, Cursor, decode_file
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.verify import Finding, Progress, Verification, verify_log
 from latewood.log.view import View
-from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
+from latewood.queue.ahead import lost_records
+from latewood.queue.cursor import cursor_names, cursor_path
 
 
 def verify_queue(
@@ -19,33 +24,53 @@ def verify_queue(
     """
     verification = verify_log(fs, layout, deep=deep, progress=progress)
     findings = list(verification.findings)
-    positions = {}
+    cursors = {}
     for name in cursor_names(fs, layout.readers):
         path = cursor_path(layout.readers, name)
         try:
-            cursor = load_cursor(fs, path)
-            positions[name] = cursor.sequence if cursor else None
+            raw = _contents(fs, path)
+            cursors[path] = decode_file(raw, path)
+            findings += _torn_slots(raw, path)
+        except NotFoundError:  # Removed since we looked.
+            continue
         except CorruptError as error:
             remedy = f"`latewood readers seek` moves reader {name!r}, and `latewood readers rm` removes it"
             findings.append(Finding("damage", path, error.offset, error.reason, remedy))
         except UnsupportedVersion as error:
             findings.append(Finding("damage", path, 0, str(error), "upgrade Latewood"))
     if verification.is_sound:
-        findings += _ahead(fs, layout, positions)
+        findings += _ahead(fs, layout, cursors)
     return verification._replace(findings=findings)
 
 
-def _ahead(fs: FileSystem, layout: Layout, positions: dict[str, int | None]) -> list[Finding]:
-    """Find readers that stand beyond the end of the log, as after an older copy of it was restored."""
+def _contents(fs: FileSystem, path: Path) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.pread(FILE_BYTES_MAX, 0)
+    finally:
+        file.close()
+
+
+def _torn_slots(raw: bytes, path: Path) -> Iterator[Finding]:
+    """Find a slot that is not sound in a file whose other one is: a reader then goes on from an older position."""
+    if len(raw) < SIZE:  # A position of an older program has no slots.
+        return
+    for at in SLOT_OFFSETS:
+        slot = raw[at : at + SIZE]
+        if len(slot) == SIZE and not any(slot):  # Nothing was ever committed here.
+            continue
+        alone = bytearray(FILE_BYTES_MAX)
+        alone[at : at + len(slot)] = slot
+        try:
+            decode_file(bytes(alone), path)
+        except CorruptError:
+            problem = "one of its two slots is not sound, so the other counts: a commit was torn, or it is damaged"
+            yield Finding("warning", path, at, problem, "the reader may read some records again; its commits mend it")
+
+
+def _ahead(fs: FileSystem, layout: Layout, cursors: dict[Path, Cursor]) -> list[Finding]:
+    """Find readers that have read more than the log has, as after an older copy of it was restored."""
     end = View(fs, layout, ManifestStore(fs, layout).load_while_written).end().sequence
-    return [
-        Finding(
-            "damage",
-            cursor_path(layout.readers, name),
-            0,
-            f"the reader stands at {sequence}, and the log ends at {end}",
-            f"`latewood readers seek` moves reader {name!r}",
-        )
-        for name, sequence in positions.items()
-        if sequence is not None and sequence > end
-    ]
+    lost = [(path, lost_records(cursor, end)) for path, cursor in cursors.items()]
+    errors = [ReaderAhead(path, records.start, records.stop) for path, records in lost if records]
+    return [Finding("damage", error.path, error.offset, error.reason, error.mend) for error in errors]

@@ -75,6 +75,8 @@ class SegmentReader:
         Raises:
             CorruptError: as `read`.
         """
+        if self.footer:  # Of an open segment this would fill the page cache with what is still to be written.
+            self._mapping.load(offset, min(self.limit, offset + bytes_max))
         result = columns(self.view, offset, self.limit, sequence, records_max, bytes_max)
         self._check(result[1], result[2], empty=result[0] == 0)
         return result

@@ -19,7 +19,6 @@ from latewood.format.segment import (
 )
 from latewood.fs import File, FileSystem
 from latewood.kernel import Appender, index_records
-from latewood.limits import WRITE_BYTES
 
 U64_MAX = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -100,15 +99,14 @@ class SegmentWriter:
         return Tail(offset, *rest)
 
     def write_staged(self, scratch: memoryview) -> None:
-        """Write the batch that the appender staged in `scratch`, then publish it."""
-        start = self.appender.offset
-        stop = start + self.appender.staged_bytes
-        at = start
-        while at < stop:
-            end = min(stop, at // WRITE_BYTES * WRITE_BYTES + WRITE_BYTES)
-            self.file.pwrite(scratch[at - start : end - start], at)
-            at = end
-        self.appender.publish_staged()
+        """Write the batch that the appender staged in `scratch`, its first mark last, and count it."""
+        self.file.pwrite_head_last(scratch[: self.appender.staged_bytes], self.appender.offset)
+        self.appender.count_staged()
+
+    def sync_and_note(self, start: int, stop: int, note: File, data: bytes, *, durable: bool) -> None:
+        """Sync, then write a checkpoint; `start` to `stop` is what was appended since the last time."""
+        self._mapping.unload(start, stop)
+        self.file.sync_and_note(note, data, durable=durable)
 
     def write_ext_id(self, ext_id: int) -> None:
         """Change the cohort of a segment that has no records yet."""

@@ -8,6 +8,7 @@ from latewood.errors import StorageError
 from latewood.testing.node import Inode
 
 if TYPE_CHECKING:
+    from latewood.fs import File
     from latewood.testing.mem_fs import MemFS
 
 
@@ -17,6 +18,12 @@ class MemMapping:
     def __init__(self, inode: Inode, length: int, *, writable: bool) -> None:
         view = inode.view(length)
         self.view = view if writable else view.toreadonly()
+
+    def load(self, start: int, stop: int) -> None:
+        """Everything is loaded."""
+
+    def unload(self, start: int, stop: int) -> None:
+        """Nothing can be unloaded."""
 
     def close(self) -> None:
         """Release the view, so that a use after this raises; slices of it live on."""
@@ -54,6 +61,12 @@ class MemFile:
             self._fs.counts.writes += 1
             self._fs.counts.bytes_written += length
 
+    def pwrite_head_last(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Write all of `data` at `offset`, its first 8 bytes after everything else."""
+        view = memoryview(data)
+        self.pwrite(view[8:], offset + 8)
+        self.pwrite(view[:8], offset)
+
     def allocate(self, size: int) -> None:
         """Grow to `size` bytes of zeros; never shrinks."""
         inode = self._open_inode(write=True)
@@ -74,6 +87,18 @@ class MemFile:
     def sync(self) -> None:
         """Make contents and length durable."""
         self._fs.sync_file(self.path, self._open_inode())
+
+    def sync_and_note(self, note: "File", data: bytes, *, durable: bool) -> None:
+        """Do three things in order: `sync`, write `data` at the front of `note`, and if asked sync that too."""
+        self.sync()
+        note.pwrite(data, 0)
+        if durable:
+            note.sync()
+
+    def data_end(self, start: int, stop: int) -> int:
+        """Return `stop`: this file system cannot tell."""
+        del start
+        return stop
 
     def map(self, length: int, *, writable: bool) -> MemMapping:
         """Map the first `length` bytes, which must exist."""

@@ -1,0 +1,84 @@
+"""Whether a directory holds a log, may become one, or was on the way to be one when somebody died."""
+
+from pathlib import Path
+from typing import Any, Final
+
+from latewood.errors import NotFoundError, UsageError
+from latewood.fs import FileSystem
+from latewood.log.creation import is_unborn
+from latewood.log.layout import Layout
+from latewood.log.manifest import ManifestStore
+
+_OURS: Final = {
+    "index.meta",
+    "manifest.1",
+    "manifest.2",
+    "manifest.current",
+    "readers",
+    "retention.lock",
+    "segments",
+    "wake",
+    "writer.lock",
+}
+_HARMLESS: Final = {"lost+found"}
+"""What an empty disk has."""
+_NAMED_MAX: Final = 3
+
+
+def directory_of(path: Any) -> Path:
+    """Return the path that a caller means.
+
+    Raises:
+        UsageError: it is empty, or no path at all.
+    """
+    try:
+        directory = Path(path)
+    except TypeError:
+        message = f"a log's path is a str or a Path, not {path!r}"
+        raise UsageError(message) from None
+    if path == "" or "\0" in str(directory):
+        message = f'{path!r} is not a path; name the directory of the log, or "." for the current one'
+        raise UsageError(message)
+    return directory
+
+
+def check_may_become_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
+    """Refuse to make a log among files that are not of one.  Hidden files, such as .gitkeep, do no harm.
+
+    Raises:
+        UsageError: there is no log yet, and something else is.
+    """
+    if not fs.exists(layout.root) or fs.exists(layout.root / "manifest.current"):
+        return
+    foreign = [name for name in fs.list(layout.root) if _is_foreign(name)]
+    if foreign and store.is_unfinished_creation():
+        named = ", ".join(foreign[:_NAMED_MAX]) + (", …" if len(foreign) > _NAMED_MAX else "")
+        message = f"{layout.root} is not a log, and not empty ({named}); name a new or an empty directory"
+        raise UsageError(message)
+
+
+def check_is_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
+    """Do nothing if there is a log, sound or damaged.
+
+    Raises:
+        NotFoundError: there is none, or its creation was cut short before it could hold a record.
+        CorruptError, UnsupportedVersion: the manifest cannot be read.
+    """
+    if not fs.exists(layout.root) or (store.is_unfinished_creation() and not _is_begun(fs, layout)):
+        message = f"there is no log at {layout.root}; `latewood init` or opening it to append makes one"
+        raise NotFoundError(message)
+    # A crash may also have come between the first manifest and the first segment: no record was ever here.
+    if store.is_unfinished_creation() or is_unborn(fs, layout, store.load_while_written()):
+        message = (
+            f"there is no log at {layout.root} yet: its creation was cut short, before it could hold a record; "
+            "`latewood init` or opening it to append finishes it"
+        )
+        raise NotFoundError(message)
+
+
+def _is_begun(fs: FileSystem, layout: Layout) -> bool:
+    return any(fs.exists(layout.root / name) for name in ("manifest.1", "manifest.current"))
+
+
+def _is_foreign(name: str) -> bool:
+    return not name.startswith(".") and name.removesuffix(".tmp") not in _OURS and name not in _HARMLESS
