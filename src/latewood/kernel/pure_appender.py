@@ -277,7 +277,7 @@ class Appender:
             scratch[4:8] = mark.to_bytes(4, "little")
             self._staged = staged
 
-    def _publish(self, staged: _Staged, blob: bytes, mark: int) -> None:
+    def _publish(self, staged: _Staged, blob: bytes | bytearray, mark: int) -> None:
         """Store records but for their first mark, and then that mark."""
         state, entries = staged
         self._index[self._entry_count() :] = entries
