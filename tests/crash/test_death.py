@@ -114,7 +114,7 @@ def test_a_program_may_die_before_any_operation(scene: Scene, campaign: bool) ->
 @pytest.mark.parametrize("failure", [StorageError("EIO"), DiskFull("ENOSPC")], ids=["EIO", "ENOSPC"])
 def test_any_operation_may_fail(scene: Scene, failure: LatewoodError, reopens: bool, campaign: bool) -> None:  # noqa: FBT001
     # A full disk takes the same ways as a broken one, but for a few that test_full_disk.py looks at.
-    stride = 1 if campaign or not isinstance(failure, DiskFull) else 4
+    stride = 1 if campaign else 2 if not isinstance(failure, DiskFull) else 5
     with bounds_of(scene):
         for number in range(1, rehearse(scene).operations + 1, stride):
             fs = MortalFS()

@@ -11,7 +11,7 @@ from tests.crash.survivor import check, open_again
 
 PAGE = Path(__file__).parents[2] / "docs" / "crash-safety.md"
 TEARS = (512, 4096)
-STATES_PER_STEP = 36
+STATES_PER_STEP = 16
 STATES_PER_STEP_CAMPAIGN = 4_000
 
 

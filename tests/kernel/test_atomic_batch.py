@@ -58,7 +58,7 @@ def test_the_pure_batch_is_seen_whole_or_not_at_all() -> None:
 class FirstMarkFirst(Appender):
     """A planted bug: the first mark goes in before the others."""
 
-    def _publish(self, staged: Any, blob: bytes, mark: int) -> None:
+    def _publish(self, staged: Any, blob: bytes | bytearray, mark: int) -> None:
         start, size = self._state.offset, 40
         self._view[start : start + size] = blob[:size]
         self._words[start + 4 >> 2] = mark

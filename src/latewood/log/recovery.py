@@ -36,7 +36,6 @@ class Recovered(NamedTuple):
     flush_failed: bool
     footer: SegmentFooter | None
     """Set if a crash came between its seal and the manifest: the roll is still to be finished."""
-    bytes_cut: int
 
 
 class _Found(NamedTuple):
@@ -179,12 +178,12 @@ def _repair(file: File, header: SegmentHeader, checkpoint: Checkpoint | None, st
             _rewrite(file, start.offset, size)
             file.truncate(size)
             file.sync()
-            return Recovered(file, header, found.tail, flush_failed, footer, 0)
+            return Recovered(file, header, found.tail, flush_failed, footer)
     end, garbage_end = found.tail.offset, found.garbage_end
     _cut(file, header, start.offset if start.record_count else 0, end, garbage_end)
     if garbage_end > end:
         _logger.warning("%s: %d bytes of a torn tail were cut at byte %d", file.path, garbage_end - end, end)
-    return Recovered(file, header, found.tail, flush_failed, None, garbage_end - end)
+    return Recovered(file, header, found.tail, flush_failed, None)
 
 
 def _cut(file: File, header: SegmentHeader, start: int, end: int, garbage_end: int) -> None:

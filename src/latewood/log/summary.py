@@ -25,11 +25,6 @@ class SegmentSummary(NamedTuple):
     records_end: int = 0
     """Where those records end."""
 
-    @property
-    def is_sealed(self) -> bool:
-        """Whether it has a sound footer."""
-        return self.footer is not None
-
 
 def summarize(fs: FileSystem, path: Path, *, deep: bool = False) -> SegmentSummary:
     """Look at a segment's header and footer; with `deep`, or if it is open, at every record too.
