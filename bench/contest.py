@@ -50,6 +50,8 @@ class Bound(NamedTuple):
     figure: str
     target: Target | None
     pure: bool = False
+    unit: str | None = None
+    """How it is shown, if not as the claim is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,7 @@ class Line:
     value: float
     target: Target | None
     pure: bool
+    unit: str | None = None
 
     @property
     def met(self) -> bool | None:
@@ -133,7 +136,7 @@ def _key(rivals: Sequence[Rival], number: int) -> str:
 
 def _bounded(bound: Bound, samples: dict[str, list[Sample]]) -> Line:
     value = median(samples["pure" if bound.pure else "native"])[bound.figure]
-    return Line(bound.label, None, None, None, value, bound.target, bound.pure)
+    return Line(bound.label, None, None, None, value, bound.target, bound.pure, bound.unit)
 
 
 def _compared(rival: Rival, key: str, samples: dict[str, list[Sample]]) -> Line:

@@ -69,6 +69,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 def _row(line: Line, show: Callable[[float], str]) -> tuple[str, ...]:
     label = f"pure: {line.label}" if line.pure else line.label
+    show = SHOWN[line.unit] if line.unit else show
     verdict = {None: "", True: "met", False: "MISSED"}[line.met]
     if line.ratio is None or line.theirs is None:
         return (label, show(line.value), "", "", _target(line, show), verdict)

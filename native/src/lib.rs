@@ -5,6 +5,7 @@ mod batch;
 mod disk;
 mod door;
 mod futex;
+mod keyed;
 mod memory;
 mod object;
 mod record;
@@ -36,6 +37,8 @@ mod _native {
     use super::door::{Door, largest};
     #[pymodule_export]
     use super::futex::{arm, wait, wake_all};
+    #[pymodule_export]
+    use super::keyed::split_keys;
     #[pymodule_export]
     use super::scan::{columns, find_record, find_timestamp, index_records, nonzero_end, scan, skip, verify};
 

@@ -50,6 +50,9 @@ ARROW_BYTES_MAX: Final = 4 * MiB
 TIMESTAMP_NS_MAX: Final = (1 << 63) - 1
 """Footers and Arrow store times in 63 bits: until the year 2262."""
 
+KEY_BYTES_MAX: Final = 64 * KiB
+"""A key picks a shard and is compared; what is longer belongs into the payload."""
+
 U64_MAX: Final = (1 << 64) - 1
 """What the formats store an ext_id or a watermark in."""
 
@@ -97,6 +100,30 @@ CATALOG_RETRIES_MAX: Final = 5
 
 CHUNK_FILE_NAME_BYTES_MAX: Final = 120
 """What the chunk table allows for a file name."""
+
+CHUNK_FOOTER_BYTES_MAX: Final = 16 * MiB
+"""A Parquet footer of ours has some hundred bytes for each row group.  A larger one is damage, or an attack."""
+
+CHUNK_ROW_GROUP_BYTES_MAX: Final = 512 * MiB
+"""What one row group may take in memory, and so the largest record that a chunk can hold."""
+
+CHUNK_ROW_GROUP_ROWS_MAX: Final = 1 << 20
+"""Rows in one row group: bounds what its integer columns take, which compress to almost nothing."""
+
+CHUNK_ROW_GROUPS_MAX: Final = 32_767
+"""Parquet numbers row groups with 16 bits in places."""
+
+CRYPT_FRAME_BYTES_MIN: Final = 256
+"""Below this the tags weigh more than what they protect; tests use it."""
+
+CRYPT_FRAME_BYTES_MAX: Final = 16 * MiB
+"""A frame is decrypted as a whole: this bounds what a header can make a reader allocate."""
+
+TIER_PIECE_BYTES: Final = 8 * MiB
+"""So much of an object is read, checked or sent at a time."""
+
+TIER_CREATE_BYTES_MAX: Final = 128 * MiB
+"""Object stores make an object on condition only from memory: up to here that is what we do."""
 
 JOB_ERROR_CHARS_MAX: Final = 4096
 """What is kept of a job's error message, and as much of its traceback."""

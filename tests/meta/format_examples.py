@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 import latewood
 from latewood.format import seal, segment
+from latewood.format.keyed import encode as encode_keyed
 from latewood.format.record import SEAL_LENGTH
 from latewood.testing import FakeClock, MemFS
 from latewood.testing.fake_clock import START_NS
@@ -40,6 +41,7 @@ EXAMPLES: Final[dict[str, dict[str, Example]]] = {
     "record": {
         "first": Example(_SEGMENT.format(0), 64, "record", "SIZE"),
         "second": Example(_SEGMENT.format(0), 96, "record", "SIZE"),
+        "keyed": Example("clicks/" + _SEGMENT.format(0), 88, "keyed", "SIZE"),
     },
     "segment": {
         "header": Example(_SEGMENT.format(0), 0, "segment", "HEADER_SIZE"),
@@ -83,6 +85,8 @@ def example_log() -> Mapping[str, bytes]:
     with log.reader("billing") as reader:
         reader.poll(2)
         reader.commit()
+    keyed = latewood.open(_LOG / "clicks", segment_bytes_max=512, keyed=True, fs=fs, clock=clock, background=False)
+    keyed.append(encode_keyed(b"user-7", b"oak"))
     return {path.relative_to(_LOG).as_posix(): _contents(fs, path) for path in fs.walk(_LOG)}
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from latewood.kernel.pure_appender import Appender
 from latewood.kernel.pure_door import Door, largest
 from latewood.kernel.pure_futex import arm, wait, wake_all
+from latewood.kernel.pure_keyed import split_keys
 from latewood.kernel.pure_record import Record, crc32c
 from latewood.kernel.pure_scan import (
     BAD,
@@ -47,6 +48,7 @@ __all__ = [
     "nonzero_end",
     "scan",
     "skip",
+    "split_keys",
     "verify",
     "wait",
     "wake_all",

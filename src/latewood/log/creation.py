@@ -8,7 +8,7 @@ from pathlib import Path
 
 from latewood.errors import NotFoundError, ReadOnlyError
 from latewood.format.manifest import Manifest
-from latewood.format.segment import SegmentFooter, SegmentHeader
+from latewood.format.segment import FLAG_KEYED, SegmentFooter, SegmentHeader
 from latewood.fs import File, FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore, first_manifest
@@ -63,7 +63,7 @@ def begin_first_segment(site: Site, manifest: Manifest, options: LogOptions, cre
         base_offset=0,
         base_record_count=0,
         max_size=options.file_bytes_max,
-        flags=0,
+        flags=FLAG_KEYED if options.keyed else 0,
         created_at=created_ns,
         ext_id=0,
         index_interval=options.index_interval,

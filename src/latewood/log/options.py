@@ -33,6 +33,9 @@ class LogOptions:
     index_interval: int = _Unchosen(1024)
     """Records between two entries of a segment's index. Smaller: faster seeks, larger files."""
 
+    keyed: bool = False
+    """Whether payloads begin with a key, as a database's do; noted when the log is made, which itself does not look."""
+
     flush_bytes: int | None = None
     """Flush after this many bytes. The appender that passes the mark waits for the disk."""
 
@@ -54,10 +57,11 @@ class LogOptions:
             value = getattr(self, name)
             if value is not None:
                 _check(name, value, 1, 1 << 62)
-        flush_every_append: object = self.flush_every_append
-        if not isinstance(flush_every_append, bool):
-            message = f"flush_every_append must be True or False, not {flush_every_append!r}"
-            raise UsageError(message)
+        for name in ("flush_every_append", "keyed"):
+            flag: object = getattr(self, name)
+            if not isinstance(flag, bool):
+                message = f"{name} must be True or False, not {flag!r}"
+                raise UsageError(message)
 
     @property
     def file_bytes_max(self) -> int:
