@@ -6,16 +6,23 @@ LatewoodError
 │   ├── RecordTooLarge  no segment could ever hold it
 │   └── ReadOnlyError   the log was opened to read
 ├── NotFoundError       nothing is there: check the path or the name
+│   └── KeyNotFound     the key that it was encrypted with is not among those given
+├── AccessDenied        an object store refused: check the credentials and what they may do
 ├── ConflictError       another change came first: read again, decide again
+│   ├── ObjectConflict  a tier holds other bytes under that name
 │   ├── UniqueJobAlreadyPending     a job of this database and kind waits already
 │   ├── GateClosed      another job, or a repair that is due, holds the gate
-│   └── LeaseLost       the job is no longer this worker's: stop working on it
+│   ├── LeaseLost       the job is no longer this worker's: stop working on it
+│   ├── JobCancelled    the job was called off: stop working on it
+│   └── JobStopped      the pool of workers stops: leave the rest to the next attempt
+├── JobFailed           no other attempt would do better: mend the cause, `latewood jobs retry`
 ├── UnavailableError    try again later (the only retryable branch)
 │   ├── Locked          another process holds the log, the reader or the catalog
 │   ├── DiskFull        free some space; what was acknowledged is safe
 │   ├── CatalogFull     the catalog has come to its map_bytes_max: raise it
 │   ├── Backpressure    the queue to the writer stayed full; nothing was written
 │   ├── WaitExpired     the deadline came before the generation
+│   ├── TierUnavailable     an object store did not answer, or not in time
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── UnsupportedVersion  upgrade this program; the data is fine
 ├── CorruptError        stop, keep the files, run `latewood verify`
@@ -64,8 +71,20 @@ class NotFoundError(LatewoodError):
     """There is no such log, reader or record."""
 
 
+class KeyNotFound(NotFoundError):
+    """A chunk is encrypted with a key that is not among those given, or that has another secret under its id."""
+
+
+class AccessDenied(LatewoodError):
+    """An object store refused: the credentials are missing, wrong, or may not do this."""
+
+
 class ConflictError(LatewoodError):
     """Another change came first.  Nothing of this batch was written: read again, decide again."""
+
+
+class ObjectConflict(ConflictError):
+    """A tier holds other bytes under that name.  They were left as they are."""
 
 
 class UniqueJobAlreadyPending(ConflictError):
@@ -95,6 +114,18 @@ class GateClosed(ConflictError):
 
 class LeaseLost(ConflictError):
     """The job is not, or no longer, leased to this worker: stop working on it."""
+
+
+class JobCancelled(ConflictError):
+    """The job was called off.  Its handler lets it through, and the job ends."""
+
+
+class JobStopped(ConflictError):
+    """The pool of workers stops.  The handler lets it through, and the job waits for another worker."""
+
+
+class JobFailed(LatewoodError):
+    """What a handler raises when no other attempt would do better."""
 
 
 class UnavailableError(LatewoodError):
@@ -133,6 +164,10 @@ class Backpressure(UnavailableError):
 
 class WaitExpired(UnavailableError):
     """The deadline came before what was waited for."""
+
+
+class TierUnavailable(UnavailableError):
+    """An object store did not answer, not in time, or with an error of its own."""
 
 
 class StorageError(UnavailableError):

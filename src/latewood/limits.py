@@ -50,6 +50,9 @@ ARROW_BYTES_MAX: Final = 4 * MiB
 TIMESTAMP_NS_MAX: Final = (1 << 63) - 1
 """Footers and Arrow store times in 63 bits: until the year 2262."""
 
+CHUNK_LEVEL_MAX: Final = 22
+"""zstd knows no higher level."""
+
 KEY_BYTES_MAX: Final = 64 * KiB
 """A key picks a shard and is compared; what is longer belongs into the payload."""
 

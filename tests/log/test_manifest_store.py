@@ -38,7 +38,7 @@ def content(fs: MemFS, name: str) -> bytes:
 
 def test_what_is_stored_is_loaded() -> None:
     store = stored(MemFS())
-    manifest = first_manifest(LAYOUT, 0)
+    manifest = first_manifest(LAYOUT, 0, 0)
     for _ in range(5):
         store.store(manifest)
         assert raw(store.load()) == raw(store.load_while_written()) == raw(store.load_to_write()) == raw(manifest)
@@ -48,7 +48,7 @@ def test_what_is_stored_is_loaded() -> None:
 def test_each_slot_holds_a_whole_manifest_though_only_the_end_is_written() -> None:
     fs = MemFS()
     store = stored(fs)
-    manifest = first_manifest(LAYOUT, 0)
+    manifest = first_manifest(LAYOUT, 0, 0)
     history = []
     for _ in range(6):
         store.store(manifest)
@@ -60,7 +60,7 @@ def test_each_slot_holds_a_whole_manifest_though_only_the_end_is_written() -> No
 def test_a_roll_writes_two_entries_and_the_front_however_long_the_table_is() -> None:
     fs = MemFS()
     store = stored(fs)
-    manifest = following(first_manifest(LAYOUT, 0), sealed=1_000)
+    manifest = following(first_manifest(LAYOUT, 0, 0), sealed=1_000)
     for _ in range(2):
         store.store(manifest)
         manifest = following(manifest)
@@ -73,7 +73,7 @@ def test_a_roll_writes_two_entries_and_the_front_however_long_the_table_is() -> 
 def test_a_table_without_its_oldest_entries_is_written_whole() -> None:
     fs = MemFS()
     store = stored(fs)
-    manifest = first_manifest(LAYOUT, 0)
+    manifest = first_manifest(LAYOUT, 0, 0)
     for _ in range(4):
         store.store(manifest)
         manifest = following(manifest, sealed=3)
@@ -86,7 +86,7 @@ def test_a_table_without_its_oldest_entries_is_written_whole() -> None:
 def test_a_store_that_fails_leaves_the_manifest_before_and_the_next_one_is_whole() -> None:
     fs = MemFS()
     store = stored(fs)
-    first = first_manifest(LAYOUT, 0)
+    first = first_manifest(LAYOUT, 0, 0)
     second, third = following(first), following(following(first))
     store.store(first)
     store.store(second)
@@ -102,7 +102,7 @@ def test_a_store_that_fails_leaves_the_manifest_before_and_the_next_one_is_whole
 def test_a_power_cut_at_any_step_leaves_the_manifest_before_or_after() -> None:
     fs = CrashFS()
     store = stored(fs)
-    manifest = first_manifest(LAYOUT, 0)
+    manifest = first_manifest(LAYOUT, 0, 0)
     for _ in range(3):
         store.store(manifest)
         manifest = following(manifest, sealed=20)
@@ -114,7 +114,7 @@ def test_a_power_cut_at_any_step_leaves_the_manifest_before_or_after() -> None:
 
 def test_a_reader_looks_again_when_it_meets_a_slot_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
     store = stored(MemFS())
-    manifest = following(first_manifest(LAYOUT, 0))
+    manifest = following(first_manifest(LAYOUT, 0, 0))
     store.store(manifest)
     looks = [raw(manifest)[:60]] * 6 + [raw(manifest)]
     monkeypatch.setattr(store._slots, "read", lambda *_: looks.pop(0))
@@ -127,7 +127,7 @@ def test_a_reader_looks_again_when_it_meets_a_slot_that_is_being_written(monkeyp
 def test_damage_that_stays_is_told_of_however_often_a_reader_looks() -> None:
     fs = MemFS()
     store = stored(fs)
-    store.store(first_manifest(LAYOUT, 0))
+    store.store(first_manifest(LAYOUT, 0, 0))
     fs.open(LAYOUT.root / "manifest.1", write=True).pwrite(b"X", 30)
     with pytest.raises(ManifestCorrupted):
         store.load_while_written()

@@ -440,3 +440,16 @@ def test_two_logs_in_one_process_do_not_meet() -> None:
         one.append(b"1")
         two.append(b"2")
         assert (payloads(one), payloads(two)) == ([b"1"], [b"2"])
+
+
+def test_a_log_may_begin_where_another_ends(tmp_path: Path) -> None:
+    with latewood.open(tmp_path / "log", first_sequence=1000, keyed=True) as log:
+        assert (log.first_sequence, log.next_sequence) == (1000, 1000)
+        assert log.append(b"first") == 1000
+        log.roll()
+        assert log.append(b"second") == 1001
+    with latewood.open(tmp_path / "log") as log:
+        assert [record.sequence for record in log.scan()] == [1000, 1001]
+        assert log.append(b"third") == 1002
+    with pytest.raises(latewood.UsageError, match="first_sequence"):
+        latewood.open(tmp_path / "other", first_sequence=-1)

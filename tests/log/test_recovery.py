@@ -415,7 +415,7 @@ def test_a_last_footer_that_is_not_what_the_manifest_says_is_refused(desk: Desk)
 
 def test_a_log_without_its_first_segment_is_born_when_it_is_opened(desk: Desk) -> None:
     desk.fs.make_directory(ROOT)
-    ManifestStore(desk.fs, desk.layout).store(first_manifest(desk.layout, desk.clock.now_ns()))
+    ManifestStore(desk.fs, desk.layout).store(first_manifest(desk.layout, desk.clock.now_ns(), 0))
     log = desk.open()
     assert log.append(b"0") == 0
     log.close()

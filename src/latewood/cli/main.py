@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "seal": "Seal the open segment and begin the next.",
     "verify": "Check that a log is sound.",
     "rebuild": "Make a lost or corrupt manifest again from the segments.",
+    "jobs": "List, run, retry, cancel and watch jobs.",
+    "catalog": "Look at a catalog, and check it.",
     "doctor": "Say what is installed, and what the disk is like.",
     "bench": "Measure how fast a log is on this machine.",
 }

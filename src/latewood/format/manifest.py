@@ -84,6 +84,11 @@ class Manifest(NamedTuple):
         return self.next_sequence - self.active.record_count
 
     @property
+    def is_first(self) -> bool:
+        """Whether it is one that a log begins with: nothing was ever appended, as far as it knows."""
+        return self.generation == 1 and not self.active.record_count and not len(self.entries)
+
+    @property
     def first_sequence(self) -> int:
         """The oldest sequence that the log still holds."""
         return self.entries[0].start_sequence if len(self.entries) else self.active_base

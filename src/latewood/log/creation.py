@@ -45,7 +45,7 @@ def header_after(old: SegmentHeader, footer: SegmentFooter, ext_id: int, options
 def create_log(site: Site, store: ManifestStore, options: LogOptions) -> Manifest:
     """Make an empty log: its manifest first, so that a segment never stands without one."""
     created_ns = site.clock.now_ns()
-    manifest = first_manifest(site.layout, created_ns)
+    manifest = first_manifest(site.layout, created_ns, options.first_sequence)
     with suppress(ReadOnlyError):  # Whoever made the log's directory may have been killed before it was durable.
         site.fs.sync_directory(site.layout.root.parent)
     store.store(manifest)
@@ -61,7 +61,7 @@ def begin_first_segment(site: Site, manifest: Manifest, options: LogOptions, cre
     header = SegmentHeader(
         segment_index=0,
         base_offset=0,
-        base_record_count=0,
+        base_record_count=manifest.active_base,
         max_size=options.file_bytes_max,
         flags=FLAG_KEYED if options.keyed else 0,
         created_at=created_ns,
@@ -96,7 +96,7 @@ def is_unborn(fs: FileSystem, layout: Layout, manifest: Manifest) -> bool:
 
     A checkpoint is durable before the first append, so where one is, the segment has been there.
     """
-    if manifest.next_sequence or len(manifest.entries) or fs.exists(layout.absolute(manifest.active.path)):
+    if not manifest.is_first or fs.exists(layout.absolute(manifest.active.path)):
         return False
     try:
         file = fs.open(layout.checkpoint)

@@ -116,7 +116,7 @@ class ManifestStore:
         if not self._fs.exists(self._slots.path(_FIRST_SLOT)):
             return True
         try:
-            return self._decode(_FIRST_SLOT).next_sequence == 0
+            return self._decode(_FIRST_SLOT).is_first
         except ManifestCorrupted:
             return True
         except UnsupportedVersion:
@@ -140,7 +140,7 @@ class ManifestStore:
         return written.byte_count
 
 
-def first_manifest(store_path: Layout, created_ns: int) -> Manifest:
+def first_manifest(store_path: Layout, created_ns: int, first_sequence: int) -> Manifest:
     """Return the manifest of a log without records, whose first segment is still to be made."""
     active = ActiveSegment(0, SEGMENT_HEADER_SIZE, 0, segment_path(0, created_ns))
-    return Manifest(1, 0, active, EntryTable.empty(store_path.root / "manifest.1"))
+    return Manifest(1, first_sequence, active, EntryTable.empty(store_path.root / "manifest.1"))

@@ -7,6 +7,7 @@ from latewood.errors import UsageError
 from latewood.limits import SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, KiB, MiB
 
 _INTERVAL_MAX = 1 << 20
+_SEQUENCE_MAX = 1 << 62
 
 
 class _Unchosen(int):
@@ -36,6 +37,9 @@ class LogOptions:
     keyed: bool = False
     """Whether payloads begin with a key, as a database's do; noted when the log is made, which itself does not look."""
 
+    first_sequence: int = 0
+    """Of a log that is made now: the sequence of its first record.  For logs that go on where others end."""
+
     flush_bytes: int | None = None
     """Flush after this many bytes. The appender that passes the mark waits for the disk."""
 
@@ -53,6 +57,7 @@ class LogOptions:
         """
         _check("segment_bytes_max", self.segment_bytes_max, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
         _check("index_interval", self.index_interval, 1, _INTERVAL_MAX)
+        _check("first_sequence", self.first_sequence, 0, _SEQUENCE_MAX)
         for name in ("segment_records_max", "segment_age_max_ms", "flush_bytes", "flush_ms"):
             value = getattr(self, name)
             if value is not None:

@@ -1,0 +1,47 @@
+"""CATALOG: the argument of the commands that look at a catalog, and how they open it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from latewood.cli.arguments import PATH
+from latewood.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from latewood.catalog import Catalog, Mode
+
+F = TypeVar("F", bound=Callable[..., Any])
+CATALOG_NAME: Final = "catalog.mdb"
+"""What the catalog is called in the directory of a store."""
+
+
+def catalog_argument(function: F) -> F:
+    """Give a command its CATALOG, as `path`: the file, or the one in the directory that was named."""
+    return click.argument("path", metavar="CATALOG", type=PATH, callback=_catalog_file)(function)
+
+
+def check_is_there(path: Path) -> None:
+    """Raise NotFoundError if there is no catalog: opening one to write would make it."""
+    if not path.exists():
+        message = f"there is no catalog at {path}"
+        raise NotFoundError(message)
+
+
+def open_catalog(path: Path, mode: "Mode" = "r") -> "Catalog":
+    """Open a catalog that must be there.
+
+    Raises:
+        NotFoundError: there is none.
+        Locked: another process writes it, and so wants this.
+    """
+    from latewood.catalog import Catalog  # noqa: PLC0415 - LMDB is loaded only when a command runs
+
+    check_is_there(path)
+    return Catalog.open(path, mode=mode)
+
+
+def _catalog_file(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    del context, parameter
+    return path / CATALOG_NAME if path.is_dir() else path

@@ -1,0 +1,160 @@
+"""Attempt: one attempt at a job of a database, with all that its handler needs.
+
+Every commit that changes rows of chunks goes through `commit`: it requires the generation of the catalog's chunks that
+the decision was made from and raises it by one, so no two decisions about chunks cross.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from latewood.archive.chunk_writer import ChunkSite
+from latewood.archive.names import TOKEN_BYTES
+from latewood.archive.options import ChunkOptions
+from latewood.archive.sink import Hook, no_hook
+from latewood.archive.tier import Tier
+from latewood.catalog import CatalogView, Op
+from latewood.catalog.ops import UpsertChunk
+from latewood.catalog.tables import ChunkKey, ChunkRecord, Component
+from latewood.errors import ConflictError, JobFailed, LeaseLost, NotFoundError
+from latewood.jobs.handlers.chunks import Row
+from latewood.jobs.handlers.context import JobContext
+from latewood.jobs.handlers.site import DatabaseSite, StoreSite
+from latewood.types import ChunkId, JobId
+
+COMMITS_MAX: Final = 64
+"""How often a decision is made again because other jobs changed chunks meanwhile; then the job is tried again."""
+
+_JOB_BYTES: Final = 8
+
+
+class Decide(Protocol):
+    """Returns what to change, from one snapshot; nothing if there is nothing to do.  Be quick in it."""
+
+    def __call__(self, view: CatalogView, generation: int) -> Sequence[Op]:
+        """`generation` is what the chunks' generation will be with these changes."""
+        ...
+
+
+class Attempt:
+    """One attempt at one job.  For the handler's thread."""
+
+    def __init__(self, context: JobContext, store: StoreSite, steps: Hook = no_hook) -> None:
+        """`steps` is called with the name of each step that another process could see, and may end the attempt there.
+
+        Raises:
+            JobFailed: the job is of no database, or of one that is gone.
+        """
+        if context.job.db_id is None:
+            raise JobFailed(f"job {context.job.job_id} is of no database")
+        self.context, self.store, self.step = context, store, steps
+        self.fs, self.db_id = store.fs, context.job.db_id
+        try:
+            self.db: DatabaseSite = store.database(self.db_id)
+        except NotFoundError as error:
+            raise JobFailed(str(error)) from error
+
+    @property
+    def job_id(self) -> JobId:
+        """The job's id, which begins the token of every file that it makes."""
+        return self.context.job.job_id
+
+    @property
+    def shards(self) -> range:
+        """The numbers of the database's shards."""
+        return range(self.db.record.wal_shards)
+
+    def now_ms(self) -> int:
+        """Return the time by the store's clock."""
+        return self.store.clock.now_ns() // 1_000_000
+
+    def tier(self) -> Tier:
+        """Return where chunks are archived to.
+
+        Raises:
+            JobFailed: nowhere.
+        """
+        if self.db.tier is None:
+            raise JobFailed(f"database {self.db.record.name!r} has no tier to archive to; set one")
+        return self.db.tier
+
+    def rows(self) -> list[Row]:
+        """Return all chunks of the database, as of one moment."""
+        return self.context.read(
+            lambda view: [Row(key.chunk_id, record) for key, record in view.chunks(self.db_id)],
+        )
+
+    def commit(self, name: str, decide: Decide) -> bool:
+        """Decide, and commit that as one; return whether there was something to change.  Step `name` comes before.
+
+        Raises:
+            LeaseLost: the job is another's by now.
+            ConflictError: others changed chunks each time.
+        """
+        for _ in range(COMMITS_MAX):
+            before, ops = self.context.read(lambda view: _decided(view, decide))
+            if not ops:
+                return False
+            self.step(name)
+            txn = self.context.begin_write()
+            txn.require_generation(Component.CHUNKS, before)
+            txn.extend(ops)
+            txn.bump_generation(Component.CHUNKS)
+            try:
+                self.context.commit(txn)
+            except LeaseLost:
+                raise
+            except ConflictError as error:
+                conflict = error
+                continue
+            return True
+        raise conflict
+
+    def change(self, name: str, chunk_id: ChunkId, change: Callable[[ChunkRecord], ChunkRecord | None]) -> bool:
+        """Commit a change of one row; return whether it was changed.  `change` returns None to leave it."""
+
+        def decide(view: CatalogView, generation: int) -> Sequence[Op]:
+            del generation
+            record = view.chunk(self.db_id, chunk_id)
+            changed = None if record is None else change(record)
+            return [] if changed is None else [self.upsert(chunk_id, changed)]
+
+        return self.commit(name, decide)
+
+    def upsert(self, chunk_id: ChunkId, record: ChunkRecord) -> UpsertChunk:
+        """Return what makes or changes a row of this database."""
+        return UpsertChunk(ChunkKey(self.db_id, chunk_id), record)
+
+    def new_chunk_id(self) -> ChunkId:
+        """Return an id that no chunk ever had."""
+        return self.store.catalog.reserve_ids(Component.CHUNK_IDS)[0]
+
+    def random_bytes(self, count: int) -> bytes:
+        """Return random bytes; as many as a token has begin with the job's id, so that its files are known by it."""
+        if count != TOKEN_BYTES:
+            return self.store.random_bytes(count)
+        return self.job_id.to_bytes(_JOB_BYTES, "big") + self.store.random_bytes(TOKEN_BYTES - _JOB_BYTES)
+
+    def chunk_site(self, shard: int, options: ChunkOptions | None = None) -> ChunkSite:
+        """Return where chunks of a shard are made, and with what."""
+        return ChunkSite(
+            fs=self.fs,
+            directory=self.db.chunk_dir,
+            database=self.db.record.name,
+            database_id=self.db_id,
+            shard=shard,
+            options=options or self.db.chunk_options,
+            keys=self.db.keys,
+            clock=self.store.clock,
+            random_bytes=self.random_bytes,
+            hook=self.step,
+        )
+
+
+def job_of_token(token: str) -> JobId:
+    """Return the job that made the file with this token."""
+    return int(token[: 2 * _JOB_BYTES], 16)
+
+
+def _decided(view: CatalogView, decide: Decide) -> tuple[int, Sequence[Op]]:
+    generation = view.generation(Component.CHUNKS)
+    return generation, decide(view, generation + 1)

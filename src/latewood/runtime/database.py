@@ -1,0 +1,305 @@
+"""Database: many logs that are appended to and read as one.
+
+A key picks the shard; records of one key stay in order.  Records without a key go round the shards, a batch to each.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from latewood.archive.chunk import memory_schema
+from latewood.catalog.tables import DbActive, DbDraining, DbRecord
+from latewood.errors import ClosedError, UsageError
+from latewood.format import keyed
+from latewood.log.argument import nanoseconds
+from latewood.runtime.reader import DatabaseReader, ReaderStart
+from latewood.runtime.record import DatabaseRecord, records_of
+from latewood.runtime.shard import Shard
+from latewood.runtime.sharding import shard_of
+from latewood.types import DbId
+
+if TYPE_CHECKING:
+    from latewood.runtime.readers import Readers
+
+Place: TypeAlias = "int | datetime | Mapping[int, int] | None"
+"""Where to begin or end in each shard: a sequence, a time, a sequence for each shard, or the whole."""
+
+
+class ShardStats(NamedTuple):
+    """One shard in numbers."""
+
+    shard: int
+    first_sequence: int
+    next_sequence: int
+    log_first_sequence: int
+    """From here on the log has it; before, chunks do."""
+
+
+class Database:
+    """One database of a store.  Thread-safe; `Store.database` opens it, and closing the store closes it."""
+
+    def __init__(
+        self, db_id: DbId, record: DbRecord, shards: Sequence[Shard], readers: "Readers", state: Callable[[], DbRecord]
+    ) -> None:
+        """Hold the parts; `Store.database` is what opens one."""
+        self.db_id, self.record = db_id, record
+        self.shards = list(shards)
+        self._readers, self._state = readers, state
+        self._turns = count()
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.record.name
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its records may have keys."""
+        return self.record.options.keyed
+
+    # -- appending --------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        payload: bytes,
+        key: bytes | None = None,
+        *,
+        ext_id: int = 0,
+        timestamp_ns: int | None = None,
+        durable: bool = False,
+    ) -> tuple[int, int]:
+        """Append one record and return its shard and its sequence there.
+
+        Written, not durable, on return, unless asked; see `Log.append`.
+
+        Raises:
+            UsageError: a key for a database without keys, or one that is none.
+            ClosedError: the database takes no more records: it is drained, or gone.
+        """
+        self._check_appendable()
+        shard = self.shards[self._shard_for(key)]
+        body = self._encoded(key, payload)
+        sequence = shard.log.append(body, ext_id=ext_id, timestamp_ns=timestamp_ns, durable=durable)
+        return shard.number, sequence
+
+    def append_many(
+        self,
+        payloads: Sequence[bytes],
+        keys: "Sequence[bytes | None] | None" = None,
+        *,
+        ext_id: int = 0,
+        timestamps_ns: "int | Sequence[int] | None" = None,
+        durable: bool = False,
+    ) -> dict[int, range]:
+        """Append records and return the sequences that they got in each shard, in the order in which they were given.
+
+        Raises:
+            UsageError: as `append`, or there are not as many keys as payloads.
+            ClosedError: as `append`.
+        """
+        self._check_appendable()
+        if keys is None:
+            shard = next(self._turns) % len(self.shards)
+            return self._append_to(
+                {shard: range(len(payloads))}, payloads, None, ext_id, timestamps_ns, durable=durable
+            )
+        if len(keys) != len(payloads):
+            message = f"{len(keys)} keys for {len(payloads)} payloads"
+            raise UsageError(message)
+        chosen: dict[int, list[int]] = {}
+        for index, key in enumerate(keys):
+            chosen.setdefault(self._shard_for(key), []).append(index)
+        return self._append_to(chosen, payloads, keys, ext_id, timestamps_ns, durable=durable)
+
+    def flush(self) -> None:
+        """Make everything appended so far durable, in every shard."""
+        for shard in self.shards:
+            shard.log.flush()
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        shard: int | None = None,
+        as_of: int | None = None,
+        merged: bool = False,
+    ) -> Iterator[DatabaseRecord]:
+        """Yield records from wherever they are: one shard after the other, or merged by their timestamps.
+
+        `start` and `stop` are a sequence of every shard, a time, or a sequence for each shard; `as_of` ends where the
+        catalog's chunks ended at a generation.
+
+        Raises:
+            DataLost: retention removed what it should begin with.
+            CorruptError: something is damaged.
+        """
+        ranges = self._ranges(start, stop, shard, as_of)
+        streams = [records_of(number, self._batches(number, *span, None)) for number, span in ranges.items()]
+        if merged:
+            yield from heapq.merge(*streams, key=lambda record: record.timestamp_ns)
+            return
+        for stream in streams:
+            yield from stream
+
+    def arrow_batches(
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        shard: int | None = None,
+        as_of: int | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> "Iterator[pa.RecordBatch]":
+        """Yield the same as Arrow batches, shard by shard, in flat memory; only `columns`, if they are given.
+
+        Raises:
+            UsageError: there is no such column.
+            DataLost, CorruptError: as `scan`.
+        """
+        wanted = self._columns(columns)
+        for number, span in self._ranges(start, stop, shard, as_of).items():
+            for batch in self._batches(number, *span, [name for name in wanted if name != "shard"] or ["sequence"]):
+                yield _with_shard(batch, number, wanted)
+
+    def to_arrow(
+        self,
+        start: Place = None,
+        stop: Place = None,
+        *,
+        shard: int | None = None,
+        as_of: int | None = None,
+        columns: Iterable[str] | None = None,
+    ) -> "pa.Table":
+        """Return the same as one table, all of it in memory."""
+        wanted = self._columns(columns)
+        batches = list(self.arrow_batches(start, stop, shard=shard, as_of=as_of, columns=wanted))
+        return pa.Table.from_batches(batches, schema=pa.schema([self.schema.field(name) for name in wanted]))
+
+    @property
+    def schema(self) -> "pa.Schema":
+        """The columns of its tables."""
+        return memory_schema(keyed=self.keyed).insert(0, pa.field("shard", pa.int32(), nullable=False))
+
+    def reader(self, name: str, start: ReaderStart = "resume", *, merged: bool = False) -> DatabaseReader:
+        """Open a named reader of all shards; its positions, one a shard, outlive the process.
+
+        `start` is `"resume"`, `"earliest"`, `"latest"`, a time, or a sequence for each shard.  With `merged`, what one
+        call of `poll` returns is in the order of timestamps.
+
+        Raises:
+            BadName: the name cannot be a file name.
+            Locked: another reader of this name is open.
+        """
+        return self._readers.open(name, self.shards, start, merged=merged)
+
+    def readers(self) -> "Readers":
+        """Return the named readers, seen from outside."""
+        return self._readers
+
+    def stats(self) -> list[ShardStats]:
+        """Return every shard in numbers."""
+        return [ShardStats(shard.number, shard.first(), shard.end(), shard.log.first_sequence) for shard in self.shards]
+
+    def close(self) -> None:
+        """Close its readers and logs."""
+        self._readers.close()
+        for shard in self.shards:
+            shard.close()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def _append_to(
+        self,
+        chosen: "Mapping[int, Sequence[int]]",
+        payloads: Sequence[bytes],
+        keys: "Sequence[bytes | None] | None",
+        ext_id: int,
+        timestamps_ns: "int | Sequence[int] | None",
+        *,
+        durable: bool,
+    ) -> dict[int, range]:
+        ranges = {}
+        for number, indexes in chosen.items():
+            values = [payloads[index] for index in indexes]
+            if self.keyed:
+                values = keyed.encode_all([keys[index] if keys else None for index in indexes], values)
+            times = timestamps_ns
+            if times is not None and not isinstance(times, int):
+                times = [times[index] for index in indexes]
+            log = self.shards[number].log
+            ranges[number] = log.append_many(values, ext_id=ext_id, timestamps_ns=times, durable=durable)
+        return ranges
+
+    def _encoded(self, key: bytes | None, payload: bytes) -> bytes:
+        if self.keyed:
+            return keyed.encode(key, payload)
+        return payload
+
+    def _shard_for(self, key: bytes | None) -> int:
+        if key is None:
+            return next(self._turns) % len(self.shards)
+        if not self.keyed:
+            message = f"database {self.name!r} was made without keys"
+            raise UsageError(message)
+        if not isinstance(key, bytes):
+            message = f"a key must be bytes, not {type(key).__name__}"
+            raise UsageError(message)
+        return shard_of(key, len(self.shards))
+
+    def _check_appendable(self) -> None:
+        status = self._state().status
+        if not isinstance(status, DbActive):
+            reason = "is being drained" if isinstance(status, DbDraining) else "is gone"
+            message = f"database {self.name!r} {reason} and takes no more records"
+            raise ClosedError(message)
+
+    def _ranges(self, start: Place, stop: Place, shard: int | None, as_of: int | None) -> dict[int, tuple[int, int]]:
+        if shard is not None and not 0 <= shard < len(self.shards):
+            message = f"there is no shard {shard}; database {self.name!r} has {len(self.shards)}"
+            raise UsageError(message)
+        chosen = self.shards if shard is None else [self.shards[shard]]
+        ranges = {}
+        for one in chosen:
+            end = one.end() if as_of is None else min(one.end(), one.as_of(as_of))
+            first = one.first() if start is None else max(0, _place(one, start, one.first()))
+            ranges[one.number] = (first, end if stop is None else min(end, _place(one, stop, end)))
+        return ranges
+
+    def _batches(self, number: int, start: int, stop: int, columns: list[str] | None) -> Iterator[Any]:
+        with closing(self.shards[number].batches(start, stop, columns)) as batches:  # type: ignore[type-var]
+            yield from batches
+
+    def _columns(self, columns: Iterable[str] | None) -> list[str]:
+        names = self.schema.names
+        wanted = names if columns is None else list(columns)
+        unknown = [name for name in wanted if name not in names]
+        if unknown:
+            message = f"there is no column {unknown[0]!r}; there are {', '.join(names)}"
+            raise UsageError(message)
+        return wanted
+
+
+def _place(shard: Shard, place: "int | datetime | Mapping[int, int]", missing: int) -> int:
+    if isinstance(place, datetime):
+        return shard.find_timestamp(nanoseconds(place))
+    if isinstance(place, Mapping):
+        return place.get(shard.number, missing)
+    return place
+
+
+def _with_shard(batch: Any, number: int, wanted: list[str]) -> Any:
+    shard = pa.nulls(0, pa.int32()) if not batch.num_rows else pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
+    arrays = [shard if name == "shard" else batch.column(name) for name in wanted]
+    fields = [
+        pa.field("shard", pa.int32(), nullable=False) if name == "shard" else batch.schema.field(name)
+        for name in wanted
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,86 @@
+"""Fork a database: a new one that begins with another one's chunks, and shares their files.
+
+Order: 1. The new logs, which go on where the chunks end.  2. One commit: the database, its shards and its rows.  Before
+it nothing refers to the logs; after it everything is there.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from latewood.catalog.tables import ChunkKey, Component, DbActive, DbRecord, WalStateKey, WalStateRecord
+from latewood.errors import ConflictError
+from latewood.runtime.database import Database
+from latewood.runtime.inventory import is_live
+from latewood.runtime.layout import DatabaseLayout
+from latewood.runtime.site import StoreSite
+from latewood.types import DbId
+
+_TRIES_MAX: Final = 16
+_MS: Final = 1_000_000
+
+
+def fork_database(
+    site: StoreSite,
+    source: Database,
+    db_id: DbId,
+    name: str,
+    layout: DatabaseLayout,
+    make_log: Callable[[Path, DbRecord, int], None],
+) -> DbRecord:
+    """Make the fork and return its record.
+
+    Raises:
+        ConflictError: the chunks of the other kept changing; try again.
+    """
+    record = _record_of(site, source, name, layout)
+    applied: list[int] = []
+    for tries in range(_TRIES_MAX):
+        generation = site.catalog.generation(Component.CHUNKS)
+        states = site.catalog.read(lambda view: dict(view.wal_states(source.db_id)))
+        now = [states[WalStateKey(source.db_id, shard)].last_applied_sequence for shard in range(record.wal_shards)]
+        if tries == 0:  # Whatever is flushed meanwhile stays behind: the logs begin here.
+            applied = now
+            for shard, sequence in enumerate(applied):
+                make_log(layout.shard(shard), record, sequence)
+            site.fs.make_directory(layout.chunks)
+        try:
+            _commit(site, source, db_id, record, applied, generation)
+        except ConflictError:
+            continue
+        return record
+    raise ConflictError(f"the chunks of {source.name!r} keep changing; try again")
+
+
+def _commit(
+    site: StoreSite, source: Database, db_id: DbId, record: DbRecord, applied: list[int], generation: int
+) -> None:
+    txn = site.catalog.begin_write()
+    txn.require_generation(Component.CHUNKS, generation)
+    txn.put_db(db_id, record)
+    for shard, sequence in enumerate(applied):
+        txn.put_wal_state(WalStateKey(db_id, shard), WalStateRecord(last_applied_sequence=sequence))
+    rows = [
+        row
+        for _, row in site.catalog.scan_chunks(source.db_id)
+        if is_live(row) and row.sequence_max < applied[row.shard]
+    ]
+    ids = site.catalog.reserve_ids(Component.CHUNK_IDS, len(rows)) if rows else range(0)
+    for chunk_id, row in zip(ids, rows, strict=True):
+        origin = source.db_id if row.origin_db_id is None else row.origin_db_id
+        txn.upsert_chunk(ChunkKey(db_id, chunk_id), msgspec.structs.replace(row, origin_db_id=origin, supersedes=()))
+    txn.bump_generation(Component.CHUNKS)
+    txn.commit()
+
+
+def _record_of(site: StoreSite, source: Database, name: str, layout: DatabaseLayout) -> DbRecord:
+    options = msgspec.structs.replace(
+        source.record.options,
+        wal_dir=site.layout.relative(layout.shards),
+        chunk_dir=site.layout.relative(layout.chunks),
+    )
+    return msgspec.structs.replace(
+        source.record, name=name, created_at_ms=site.clock.now_ns() // _MS, options=options, status=DbActive()
+    )

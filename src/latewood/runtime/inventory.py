@@ -1,0 +1,50 @@
+"""The live chunks of a database, by shard, as the catalog knows them now."""
+
+import threading
+from typing import Final
+
+from latewood.catalog import Catalog
+from latewood.catalog.tables import ChunkRecord, Component, Evicted
+from latewood.errors import UnavailableError
+from latewood.types import DbId
+
+_LOOKS_MAX: Final = 100
+"""How often a scan is begun again because chunks changed under it."""
+
+
+class Inventory:
+    """Looks again whenever the generation of the catalog's chunks has changed.  Thread-safe."""
+
+    def __init__(self, catalog: Catalog, db_id: DbId) -> None:
+        self._catalog, self._db_id = catalog, db_id
+        self._lock = threading.Lock()
+        self._generation = -1
+        self._chunks: dict[int, list[ChunkRecord]] = {}
+
+    def chunks(self, shard: int) -> list[ChunkRecord]:
+        """Return the live chunks of a shard, in the order of their sequences.
+
+        Raises:
+            UnavailableError: they keep changing; try again.
+        """
+        with self._lock:
+            for _ in range(_LOOKS_MAX):
+                generation = self._catalog.generation(Component.CHUNKS)
+                if generation == self._generation:
+                    return self._chunks.get(shard, [])
+                self._chunks, self._generation = self._scan(), generation
+            raise UnavailableError("the catalog's chunks keep changing; try again")
+
+    def _scan(self) -> dict[int, list[ChunkRecord]]:
+        found: dict[int, list[ChunkRecord]] = {}
+        for _, record in self._catalog.scan_chunks(self._db_id):
+            if is_live(record):
+                found.setdefault(record.shard, []).append(record)
+        for records in found.values():
+            records.sort(key=lambda record: record.sequence_min)
+        return found
+
+
+def is_live(record: ChunkRecord) -> bool:
+    """Say whether a chunk's records are read from it, and not from another that took its place."""
+    return record.superseded_by is None and not record.purging and not isinstance(record.residency, Evicted)

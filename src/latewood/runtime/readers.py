@@ -1,0 +1,96 @@
+"""The named readers of a database: who is open, and where each stands."""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from latewood.errors import ReadOnlyError
+from latewood.fs import FileSystem
+from latewood.limits import check_name
+from latewood.queue.cursor import load_cursor
+from latewood.runtime.layout import DatabaseLayout
+from latewood.runtime.reader import DatabaseReader, ReaderStart
+from latewood.runtime.shard import Shard
+
+
+class ReaderPosition(NamedTuple):
+    """Where a named reader stands in one shard."""
+
+    name: str
+    shard: int
+    sequence: int
+    committed_at_ns: int
+
+
+class Readers:
+    """Opens readers, and looks at those that others have open.  Thread-safe."""
+
+    def __init__(self, fs: FileSystem, layout: DatabaseLayout, now_ns: Callable[[], int], *, writable: bool) -> None:
+        self._fs, self._layout, self._now_ns, self._writable = fs, layout, now_ns, writable
+        self._lock = threading.Lock()
+        self._open: list[DatabaseReader] = []
+
+    def open(self, name: str, shards: list[Shard], start: ReaderStart, *, merged: bool) -> DatabaseReader:
+        """Open a reader; without the right to write it can read, and not commit."""
+        check_name(name, "reader")
+        lock = None
+        if self._writable:
+            self._fs.make_directory(self._layout.readers)
+            lock = self._fs.lock(self._layout.reader_lock(name))
+        reader = DatabaseReader(name, shards, self._fs, self._layout, lock, self._now_ns, merged=merged)
+        try:
+            reader.begin(start)
+        except BaseException:
+            reader.close()
+            raise
+        with self._lock:
+            self._open.append(reader)
+        return reader
+
+    def positions(self) -> list[ReaderPosition]:
+        """Return where every reader stands.
+
+        Raises:
+            CorruptError: a file is damaged; nothing that it may hold back must go.
+        """
+        found = []
+        for name in self._fs.list(self._layout.readers):
+            if name.endswith(".lock"):
+                continue
+            for file in self._fs.list(self._layout.readers / name):
+                if file.endswith(".meta"):
+                    cursor = load_cursor(self._fs, self._layout.readers / name / file)
+                    if cursor is not None and cursor.sequence is not None:
+                        shard = int(file.removesuffix(".meta"))
+                        found.append(ReaderPosition(name, shard, cursor.sequence, cursor.committed_at))
+        return found
+
+    def floor(self, shard: int) -> int | None:
+        """Return the first sequence that a reader still wants of a shard; None if there is no reader."""
+        return min((one.sequence for one in self.positions() if one.shard == shard), default=None)
+
+    def remove(self, name: str) -> None:
+        """Forget a reader, unless it is open.
+
+        Raises:
+            Locked: it is open.
+            ReadOnlyError: the store was opened to read.
+        """
+        check_name(name, "reader")
+        if not self._writable:
+            raise ReadOnlyError("the store was opened with mode='r'")
+        lock = self._fs.lock(self._layout.reader_lock(name))
+        try:
+            directory = self._layout.readers / name
+            for file in self._fs.list(directory):
+                self._fs.remove(directory / file)
+            self._fs.sync_directory(self._layout.readers)
+        finally:
+            lock.close()
+
+    def close(self) -> None:
+        """Close every reader that was opened here."""
+        with self._lock:
+            opened, self._open = self._open, []
+        for reader in opened:
+            reader.close()

@@ -1,0 +1,118 @@
+"""One shard of a database: its log, the chunks before it, and how both are read as one.
+
+Reading plans which chunk or log holds what, and plans again if that was moved meanwhile: a compaction, an eviction or a
+retired segment is never seen by the caller.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from latewood.archive.chunk import memory_schema
+from latewood.archive.chunk_reader import ChunkReader
+from latewood.archive.keyed import with_keys
+from latewood.catalog.tables import ChunkRecord
+from latewood.errors import CorruptError, DataLost, NotFoundError
+from latewood.queue import Queue
+from latewood.runtime import plan
+from latewood.runtime.inventory import Inventory
+
+_REPLANS_MAX: Final = 16
+"""How often a read that gets nowhere is planned again, before it is believed that something is missing."""
+
+
+class Shard:
+    """Reads and appends one shard.  Thread-safe, as far as its log is."""
+
+    def __init__(
+        self,
+        number: int,
+        open_log: Callable[[], Queue],
+        inventory: Inventory,
+        open_chunk: Callable[[ChunkRecord], ChunkReader],
+        *,
+        keyed: bool,
+    ) -> None:
+        self.number, self.keyed = number, keyed
+        self._open_log, self._inventory, self._open_chunk = open_log, inventory, open_chunk
+        self._lock = threading.Lock()
+        self._log: Queue | None = None
+
+    @property
+    def log(self) -> Queue:
+        """Its log, opened when it is first asked for."""
+        with self._lock:
+            if self._log is None:
+                self._log = self._open_log()
+            return self._log
+
+    def first(self) -> int:
+        """Return the first sequence that can be read."""
+        return plan.floor(self.log.first_sequence, self._inventory.chunks(self.number))
+
+    def end(self) -> int:
+        """Return the sequence that the next record will get."""
+        return self.log.next_sequence
+
+    def as_of(self, generation: int) -> int:
+        """Return the sequence up to which it had come at a generation of the catalog's chunks."""
+        chunks = self._inventory.chunks(self.number)
+        return plan.as_of(generation, chunks, plan.floor(self.log.first_sequence, chunks))
+
+    def find_timestamp(self, timestamp_ns: int) -> int:
+        """Return the sequence of the first record that is not older, or the one that comes next."""
+        first = self.log.first_sequence
+        for chunk in self._inventory.chunks(self.number):
+            newest = chunk.timestamp_max_ns
+            if chunk.sequence_min >= first or (newest is not None and newest < timestamp_ns):
+                continue
+            with self._open_chunk(chunk) as reader:
+                found = reader.find_timestamp(timestamp_ns)
+            if found <= min(chunk.sequence_max, first - 1):
+                return found
+        return self.log.find_timestamp(timestamp_ns)
+
+    def batches(self, start: int, stop: int, columns: list[str] | None = None) -> Iterator[Any]:
+        """Yield Arrow batches of the records from `start` up to `stop`, from wherever they are.
+
+        Raises:
+            DataLost: retention removed them.
+            CorruptError: something is damaged.
+        """
+        at, tries = start, 0
+        while at < stop:
+            before = at
+            try:
+                for piece in self._plan(at, stop):
+                    for batch in self._piece(piece, columns):
+                        at += batch.num_rows
+                        yield batch
+            except (NotFoundError, DataLost):  # Moved since it was planned.
+                tries = tries + 1 if at == before else 0
+                if tries >= _REPLANS_MAX:
+                    raise
+
+    def close(self) -> None:
+        """Close the log."""
+        with self._lock:
+            if self._log is not None:
+                self._log.close()
+
+    def _plan(self, start: int, stop: int) -> list[plan.Piece]:
+        return plan.cover(start, stop, self.log.first_sequence, self._inventory.chunks(self.number))
+
+    def _piece(self, piece: plan.Piece, columns: list[str] | None) -> Iterator[Any]:
+        if piece.chunk is None:
+            yield from self._log_piece(piece, columns)
+            return
+        with self._open_chunk(piece.chunk) as reader:
+            yield from reader.batches(piece.start, piece.stop, columns=columns)
+
+    def _log_piece(self, piece: plan.Piece, columns: list[str] | None) -> Iterator[Any]:
+        names = columns or memory_schema(keyed=self.keyed).names
+        for batch in self.log.arrow_batches(piece.start, piece.stop):
+            try:
+                whole = with_keys(batch) if self.keyed else batch
+            except ValueError as error:
+                raise CorruptError(str(error), self.log.path, 0) from error
+            yield whole if columns is None else whole.select(names)

@@ -1,0 +1,145 @@
+"""A store, as its jobs see it: what `latewood.jobs.handlers.site` asks for."""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from latewood.archive.chunk_reader import ChunkReader, open_chunk
+from latewood.archive.keys import KeyRing
+from latewood.archive.names import parse_file_name
+from latewood.archive.options import ChunkOptions
+from latewood.archive.tier import Tier, TierSource
+from latewood.catalog import Catalog
+from latewood.catalog.tables import ChunkRecord, DbRecord, LocalAndRemote, RemoteArchived
+from latewood.clock import Clock
+from latewood.errors import NotFoundError
+from latewood.fs import FileSystem
+from latewood.queue import Queue
+from latewood.runtime.layout import DatabaseLayout, StoreLayout
+from latewood.types import DbId, JobId
+
+_JOB_BYTES = 8
+
+
+class DatabaseSite:
+    """One database: its logs, its chunks on disk, and its tier."""
+
+    def __init__(
+        self,
+        db_id: DbId,
+        record: DbRecord,
+        layout: DatabaseLayout,
+        store: "StoreSite",
+        open_log: Callable[[int], Queue],
+        reader_floor: Callable[[int], int | None],
+    ) -> None:
+        self.db_id, self.record, self.layout = db_id, record, layout
+        self._store, self._open_log, self._reader_floor = store, open_log, reader_floor
+        self.chunk_dir: Path = layout.chunks
+        options = record.options
+        self.chunk_options = ChunkOptions(
+            chunk_bytes=options.chunk_bytes, compression_level=options.compression.level or 1
+        )
+        self.keys: KeyRing | None = store.keys_for(record)
+        self.tier: Tier | None = store.tier
+
+    def log(self, shard: int) -> Queue:
+        """Return a shard's log, open to append in this process."""
+        return self._open_log(shard)
+
+    def reader_floor(self, shard: int) -> int | None:
+        """Return the first sequence that a reader of the database still wants of a shard; None: there is no reader."""
+        return self._reader_floor(shard)
+
+    def chunk_path(self, record: ChunkRecord) -> Path:
+        """Return where a chunk's local file is, or would be: a fork's is in the database that it was forked from."""
+        if record.origin_db_id is None:
+            return self.chunk_dir / record.file_name
+        return self._store.layout_of(record.origin_db_id).chunks / record.file_name
+
+    def open_chunk(self, record: ChunkRecord) -> ChunkReader:
+        """Open a chunk wherever it is: the local file if there is one, else the object.
+
+        Raises:
+            NotFoundError: it is nowhere; the catalog may know better by now.
+        """
+        keys = self._store.keys
+        if not isinstance(record.residency, RemoteArchived):
+            try:
+                return open_chunk(self._store.fs, self.chunk_path(record), keys)
+            except NotFoundError:
+                if not isinstance(record.residency, LocalAndRemote):
+                    raise
+        assert isinstance(record.residency, RemoteArchived | LocalAndRemote)
+        if self.tier is None:
+            message = f"{record.file_name} is archived, and the store has no archive: set `archive.url`"
+            raise NotFoundError(message)
+        return ChunkReader(TierSource(self.tier, record.residency.object.key), keys)
+
+    def object_key(self, record: ChunkRecord) -> str:
+        """Return the key that a chunk has, or will have, in the tier."""
+        if isinstance(record.residency, RemoteArchived | LocalAndRemote):
+            return record.residency.object.key
+        name = parse_file_name(record.file_name)
+        assert name is not None, record.file_name
+        return name.object_key(self.record.name)
+
+
+class StoreSite:
+    """A store, as its jobs see it."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        catalog: Catalog,
+        layout: StoreLayout,
+        tier: Tier | None,
+        keys: KeyRing | None,
+        find: Callable[[DbId], DatabaseSite],
+    ) -> None:
+        self.fs, self.clock, self.catalog = fs, clock, catalog
+        self.layout, self.tier, self.keys, self._find = layout, tier, keys, find
+
+    def database(self, db_id: DbId) -> DatabaseSite:
+        """Return a database that is not gone.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return self._find(db_id)
+
+    def layout_of(self, db_id: DbId) -> DatabaseLayout:
+        """Return where a database is, also one that is gone.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        record = self.catalog.read(lambda view: view.db(db_id))
+        if record is None:
+            message = f"there is no database {db_id}"
+            raise NotFoundError(message)
+        return self.layout.located(record.options.wal_dir)
+
+    def keys_for(self, record: DbRecord) -> KeyRing | None:
+        """Return what new chunks of a database are encrypted with; None: nothing.
+
+        Raises:
+            UsageError: it should be encrypted, and there is no such key.
+        """
+        encryption = record.options.encryption
+        if encryption is None:
+            return None
+        if self.keys is None:
+            message = f"database {record.name!r} is encrypted with {encryption.key_id!r}: set `encryption.key_file`"
+            raise NotFoundError(message)
+        return self.keys.using(encryption.key_id)
+
+    def is_shared(self, db_id: DbId, record: ChunkRecord) -> bool:
+        """Say whether another database has a row for the same file."""
+        others = self.catalog.read(lambda view: [other for other, _ in view.dbs() if other != db_id])
+        return any(row.file_name == record.file_name for other in others for _, row in self.catalog.scan_chunks(other))
+
+    def token_bytes(self, job_id: JobId, count: int) -> bytes:
+        """Return random bytes for the name of a new chunk; the first 8 tell the job that made it."""
+        return job_id.to_bytes(_JOB_BYTES, "big") + secrets.token_bytes(count - _JOB_BYTES)

@@ -1,0 +1,382 @@
+"""Store: many databases under one catalog, and the jobs that move their records through the tiers.
+
+One process has a store open to write; any number may read it.  The composition root: it alone knows every layer.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from latewood.archive.keys import KeyRing
+from latewood.archive.tier import Tier
+from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
+from latewood.catalog.tables import (
+    Component,
+    DbActive,
+    DbDraining,
+    DbRecord,
+    DbTombstoned,
+    JobKind,
+    WalStateKey,
+    WalStateRecord,
+)
+from latewood.clock import Clock, SystemClock
+from latewood.errors import CorruptError, NotFoundError, ReadOnlyError, UsageError
+from latewood.fs import FileSystem, PosixFS
+from latewood.jobs import JobManager, JobOptions, WorkerPool
+from latewood.jobs.handlers import Handlers, upkeep_handlers
+from latewood.jobs.handlers.store import store_handlers
+from latewood.limits import check_name
+from latewood.log import LogOptions
+from latewood.queue import Queue, open_queue
+from latewood.runtime.database import Database
+from latewood.runtime.inventory import Inventory
+from latewood.runtime.layout import DatabaseLayout, StoreLayout, is_store
+from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
+from latewood.runtime.readers import Readers
+from latewood.runtime.shard import Shard
+from latewood.runtime.site import DatabaseSite, StoreSite
+from latewood.types import DbId, JobId
+
+Mode = Literal["w", "r"]
+FLUSH_READER: Final = "latewood-flush"
+"""The reader of each shard's log that holds back what is not in chunks yet."""
+_MS: Final = 1_000_000
+
+
+class Store:
+    """Databases, their catalog and their jobs.  Thread-safe.  Use it as a context manager, or call `close`."""
+
+    def __init__(self, site: StoreSite, mode: Mode, job_options: JobOptions | None) -> None:
+        """Hold the parts; `Store.open` is what opens a store."""
+        self._site, self._mode = site, mode
+        self.catalog: Final = site.catalog
+        self.layout: Final = site.layout
+        self.recovered: RecoveryReport | None = None
+        """What the opening put right; None of a store that was opened to read."""
+        self.jobs: Final = JobManager(site.catalog, job_options, clock=site.clock)
+        self.handlers: Final = Handlers()
+        self._databases: dict[DbId, Database] = {}
+        self._lock = threading.RLock()
+        self._pool: WorkerPool | None = None
+        if mode == "w":
+            self.handlers.update(upkeep_handlers())
+            self.handlers.update(store_handlers(site))
+
+    @classmethod
+    def open(
+        cls,
+        root: str | Path,
+        *,
+        mode: Mode = "w",
+        tier: Tier | None = None,
+        keys: KeyRing | None = None,
+        catalog_options: CatalogOptions | None = None,
+        job_options: JobOptions | None = None,
+        clock: Clock | None = None,
+        fs: FileSystem | None = None,
+    ) -> Self:
+        """Open a store, making it if it is not there, and recover what a crash left.
+
+        Raises:
+            Locked: another process has it open to write.
+            NotFoundError: nothing to read is there.
+            CatalogCorrupted: the catalog is damaged: `latewood rebuild --catalog`.
+            UsageError: the directory holds something else.
+        """
+        fs, clock, layout = fs or PosixFS(), clock or SystemClock(), StoreLayout(Path(root))
+        if not str(root):
+            raise UsageError("a store needs a directory")
+        if mode == "w":
+            _check_directory(fs, layout)
+            fs.make_directory(layout.databases)
+        with ExitStack() as undo:
+            catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
+            store: Self
+            site = StoreSite(fs, clock, catalog, layout, tier, keys, lambda db_id: store.site_of(db_id))
+            store = cls(site, mode, job_options)
+            if mode == "w":
+                store.recovered = recover(catalog, clock)
+            undo.pop_all()
+        return store
+
+    # -- databases --------------------------------------------------------------------------------------------
+
+    def create_database(
+        self, name: str, shards: int = 1, options: DatabaseOptions | None = None, **chosen: Any
+    ) -> Database:
+        """Make a database and return it.  Durable on return.
+
+        Options are those of `DatabaseOptions`, as an object or by name.
+
+        Raises:
+            BadName: the name cannot be a file name.
+            UsageError: an option is not understood, or there is such a database.
+            ReadOnlyError: the store was opened to read.
+        """
+        self._check_writable()
+        check_name(name, "database")
+        options = _options(options, chosen)
+        check_shards(shards)
+        with self._lock:
+            if self._find(name) is not None:
+                message = f"there is a database {name!r} already"
+                raise UsageError(message)
+            db_id = self.catalog.reserve_ids(Component.DB_IDS)[0]
+            layout = self.layout.database(db_id, name)
+            record = self._new_record(name, shards, options, layout)
+            for shard in range(shards):  # 1. The logs.  2. The catalog: only now it is there.
+                self._make_log(layout.shard(shard), record, 0)
+            self._site.fs.make_directory(layout.chunks)
+            self._put_database(db_id, record, [0] * shards)
+            return self._opened(db_id, record)
+
+    def database(self, name: str) -> Database:
+        """Return a database by its name.
+
+        Raises:
+            NotFoundError: there is none.
+            CorruptError: its configuration is not what it was made with.
+        """
+        with self._lock:
+            found = self._find(name)
+            if found is None:
+                message = f"there is no database {name!r}"
+                raise NotFoundError(message)
+            return self._opened(*found)
+
+    def databases(self) -> list[tuple[DbId, DbRecord]]:
+        """Return every database that is not gone, in the order in which they were made."""
+        rows = self.catalog.read(lambda view: list(view.dbs()))
+        return [(db_id, record) for db_id, record in rows if not isinstance(record.status, DbTombstoned)]
+
+    def drain(self, name: str) -> None:
+        """Take no more records; jobs go on, and reading does.  Durable on return."""
+        self._set_status(name, DbDraining())
+
+    def activate(self, name: str) -> None:
+        """Take records again."""
+        self._set_status(name, DbActive())
+
+    def drop(self, name: str) -> None:
+        """Let a database be gone.  Its files stay until `purge`; its name is free."""
+        self._set_status(name, DbTombstoned(tombstoned_at_ms=self._site.clock.now_ns() // _MS))
+
+    def fork(self, name: str, new_name: str) -> Database:
+        """Make a database that begins as another one's chunks are now, and shares their files.  Durable on return.
+
+        What the other has only in its logs is not part of it: flush it first.
+
+        Raises:
+            NotFoundError, BadName, UsageError: as `database` and `create_database`.
+        """
+        self._check_writable()
+        check_name(new_name, "database")
+        source = self.database(name)
+        with self._lock:
+            if self._find(new_name) is not None:
+                message = f"there is a database {new_name!r} already"
+                raise UsageError(message)
+            db_id = self.catalog.reserve_ids(Component.DB_IDS)[0]
+            layout = self.layout.database(db_id, new_name)
+            from latewood.runtime.fork import fork_database  # noqa: PLC0415 - rarely needed
+
+            record = fork_database(self._site, source, db_id, new_name, layout, self._make_log)
+            return self._opened(db_id, record)
+
+    # -- jobs -------------------------------------------------------------------------------------------------
+
+    def enqueue(self, kind: JobKind | int, database: str, **payload: Any) -> JobId:
+        """Let a job of a database wait for a worker, and return its id.
+
+        Raises:
+            UniqueJobAlreadyPending: one of its kind waits already; the error has its id.
+            NotFoundError: there is no such database.
+        """
+        self._check_writable()
+        found = self._find(database)
+        if found is None:
+            message = f"there is no database {database!r}"
+            raise NotFoundError(message)
+        return self.jobs.enqueue(kind, payload, db_id=found[0])
+
+    def run_jobs(self) -> list[JobId]:
+        """Run every job that is due, in this thread, and return their ids.  A job that fails backs off by itself."""
+        self._check_writable()
+        done: list[JobId] = []
+        pool = WorkerPool(self.jobs, self.handlers, workers=1, on_outcome=lambda job, _: done.append(job.job.job_id))
+        while pool.run_next() is not None:
+            pool.tick()
+        return done
+
+    def start_workers(self, workers: int = 2) -> WorkerPool:
+        """Run jobs in the background until the store is closed.
+
+        Raises:
+            UsageError: they run already.
+        """
+        self._check_writable()
+        with self._lock:
+            if self._pool is not None:
+                raise UsageError("the workers run already")
+            self._pool = WorkerPool(self.jobs, self.handlers, workers=workers).start()
+            return self._pool
+
+    @property
+    def generation(self) -> int:
+        """How often chunks were changed: what `as_of` means."""
+        return self.catalog.generation(Component.CHUNKS)
+
+    # -- the end ----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the workers, close every database, then the catalog.  Closing twice is fine."""
+        with ExitStack() as rest:
+            rest.callback(self.catalog.close)
+            with self._lock:
+                for database in self._databases.values():
+                    rest.callback(database.close)
+                self._databases = {}
+                pool, self._pool = self._pool, None
+            if pool is not None:
+                pool.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- inside -----------------------------------------------------------------------------------------------
+
+    def site_of(self, db_id: DbId) -> DatabaseSite:
+        """Return a database as its jobs see it.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        record = self._record(db_id)
+        if record is None:
+            message = f"there is no database {db_id}"
+            raise NotFoundError(message)
+        with self._lock:
+            database = self._opened(db_id, record)
+        layout = self.layout.located(record.options.wal_dir)
+        logs: Callable[[int], Queue] = lambda shard: database.shards[shard].log  # noqa: E731 - a log for each
+        return DatabaseSite(db_id, record, layout, self._site, logs, database.readers().floor)
+
+    def _opened(self, db_id: DbId, record: DbRecord) -> Database:
+        if (known := self._databases.get(db_id)) is not None:
+            return known
+        if record.config_hash != config_hash(record.wal_shards, keyed=record.options.keyed):
+            reason = f"the configuration of database {record.name!r} is not what it was made with"
+            raise CorruptError(reason, self.layout.catalog, 0)
+        layout = self.layout.located(record.options.wal_dir)
+        inventory = Inventory(self.catalog, db_id)
+        shards = [
+            Shard(
+                number,
+                partial(self._open_log, layout.shard(number), record),
+                inventory,
+                lambda chunk: self.site_of(db_id).open_chunk(chunk),
+                keyed=record.options.keyed,
+            )
+            for number in range(record.wal_shards)
+        ]
+        writable = self._mode == "w"
+        readers = Readers(self._site.fs, layout, self._site.clock.now_ns, writable=writable)
+        database = Database(db_id, record, shards, readers, lambda: self._record(db_id) or record)
+        self._databases[db_id] = database
+        return database
+
+    def _open_log(self, path: Path, record: DbRecord) -> Queue:
+        mode: Any = "a" if self._mode == "w" else "r"
+        return open_queue(path, _log_options(record, 0), mode=mode, fs=self._site.fs, clock=self._site.clock)
+
+    def _make_log(self, path: Path, record: DbRecord, first_sequence: int) -> None:
+        options = _log_options(record, first_sequence)
+        with open_queue(path, options, fs=self._site.fs, clock=self._site.clock) as log:
+            log.reader(FLUSH_READER).close()
+
+    def _new_record(self, name: str, shards: int, options: DatabaseOptions, layout: DatabaseLayout) -> DbRecord:
+        stored = options.stored(self.layout.relative(layout.shards), self.layout.relative(layout.chunks))
+        return DbRecord(
+            name=name,
+            created_at_ms=self._site.clock.now_ns() // _MS,
+            config_hash=config_hash(shards, keyed=options.keyed),
+            wal_shards=shards,
+            options=stored,
+        )
+
+    def _put_database(self, db_id: DbId, record: DbRecord, applied: list[int]) -> None:
+        txn = self.catalog.begin_write()
+        txn.put_db(db_id, record)
+        for shard, sequence in enumerate(applied):
+            txn.put_wal_state(WalStateKey(db_id, shard), WalStateRecord(last_applied_sequence=sequence))
+        txn.commit()
+
+    def _set_status(self, name: str, status: DbActive | DbDraining | DbTombstoned) -> None:
+        self._check_writable()
+        with self._lock:
+            found = self._find(name)
+            if found is None:
+                message = f"there is no database {name!r}"
+                raise NotFoundError(message)
+            db_id, record = found
+            txn = self.catalog.begin_write()
+            txn.put_db(db_id, _with_status(record, status))
+            txn.commit()
+            if isinstance(status, DbTombstoned) and (database := self._databases.pop(db_id, None)):
+                database.close()
+
+    def _find(self, name: str) -> tuple[DbId, DbRecord] | None:
+        found = self.catalog.read(lambda view: view.db_by_name(name))
+        return None if found is None or isinstance(found[1].status, DbTombstoned) else found
+
+    def _record(self, db_id: DbId) -> DbRecord | None:
+        return self.catalog.read(lambda view: view.db(db_id))
+
+    def _check_writable(self) -> None:
+        if self._mode != "w":
+            raise ReadOnlyError("the store was opened with mode='r'; open it without to write")
+
+
+def _with_status(record: DbRecord, status: DbActive | DbDraining | DbTombstoned) -> DbRecord:
+    import msgspec  # noqa: PLC0415 - records know how to change themselves
+
+    return msgspec.structs.replace(record, status=status)
+
+
+def _log_options(record: DbRecord, first_sequence: int) -> LogOptions:
+    options = record.options
+    return LogOptions(
+        segment_bytes_max=options.segment_bytes_max,
+        segment_age_max_ms=options.segment_age_max_ms,
+        keyed=options.keyed,
+        first_sequence=first_sequence,
+    )
+
+
+def _options(options: DatabaseOptions | None, chosen: dict[str, Any]) -> DatabaseOptions:
+    if options is not None and chosen:
+        raise UsageError("give options as an object or by name, not both")
+    try:
+        return options or DatabaseOptions(**chosen)
+    except TypeError as error:
+        raise UsageError(str(error).replace("DatabaseOptions.__init__()", "create_database")) from None
+
+
+def _check_directory(fs: FileSystem, layout: StoreLayout) -> None:
+    """Refuse a directory that holds something else."""
+    if is_store(layout.root) or not fs.exists(layout.root):
+        return
+    foreign = [name for name in fs.list(layout.root) if not name.startswith(".") and name != "latewood.toml"]
+    if foreign and foreign != ["databases"]:
+        message = f"{layout.root} holds {foreign[0]!r} and is no store; give an empty directory, or a new one"
+        raise UsageError(message)
