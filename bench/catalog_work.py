@@ -54,7 +54,7 @@ class Commits:
     def prepare(self) -> None:
         from latewood.catalog import Catalog  # noqa: PLC0415 - peers run in a process without it
 
-        self._catalog = Catalog.open(self._directory / "catalog.db")
+        self._catalog = Catalog.open(self._directory / "catalog.mdb")
 
     def round(self) -> Sample:
         return _in_threads(self._producers, self._produce, self._count)
@@ -111,7 +111,7 @@ class Wake:
     def prepare(self) -> None:
         from latewood.catalog import Catalog  # noqa: PLC0415 - peers run in a process without it
 
-        self._catalog = Catalog.open(self._directory / "catalog.db")
+        self._catalog = Catalog.open(self._directory / "catalog.mdb")
 
     def round(self) -> Sample:
         from latewood.catalog.tables import Component  # noqa: PLC0415 - as above
@@ -190,7 +190,7 @@ class Recover:
 
     def __init__(self, directory: Path, chunks: int, jobs: int) -> None:
         self._directory, self._chunks, self._jobs = directory, chunks, jobs
-        self._path = directory / "catalog.db"
+        self._path = directory / "catalog.mdb"
 
     def prepare(self) -> None:
         fill(self._path, self._chunks, self._jobs)
@@ -242,7 +242,7 @@ class Feed:
         from latewood.catalog import Catalog  # noqa: PLC0415 - as above
         from latewood.catalog.tables import WalStateKey, WalStateRecord  # noqa: PLC0415 - as above
 
-        self._catalog = Catalog.open(self._directory / "catalog.db")
+        self._catalog = Catalog.open(self._directory / "catalog.mdb")
         self._catalog.feed.create("bench")
         for start in range(0, self._changes, 500):
             txn = self._catalog.begin_write()

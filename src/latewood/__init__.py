@@ -1,4 +1,6 @@
-"""A durable, segmented log for Python programs."""
+"""A durable, segmented log for Python programs, and stores of many of them."""
+
+from typing import TYPE_CHECKING
 
 from latewood.errors import (
     BadName,
@@ -25,11 +27,18 @@ from latewood.log import Log, LogOptions, LogStats
 from latewood.queue import Queue, Reader, ReaderInfo, RetentionPolicy
 from latewood.queue import open_queue as open  # noqa: A004 - `latewood.open` reads as it should
 
+if TYPE_CHECKING:
+    from latewood.runtime import Database, DatabaseOptions, DatabaseReader, DatabaseRecord, Store
+
 __all__ = [
     "BadName",
     "ClosedError",
     "CorruptError",
     "DataLost",
+    "Database",
+    "DatabaseOptions",
+    "DatabaseReader",
+    "DatabaseRecord",
     "DiskFull",
     "Forked",
     "LatewoodError",
@@ -49,6 +58,7 @@ __all__ = [
     "RecordTooLarge",
     "RetentionPolicy",
     "StorageError",
+    "Store",
     "UnavailableError",
     "UnsupportedVersion",
     "UsageError",
@@ -56,8 +66,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
-    """Look up `__version__` when it is asked for: what knows it takes longer to import than all the rest."""
+def __getattr__(name: str) -> object:
+    """Look up what takes longer to import than all the rest when it is asked for: the store, and `__version__`."""
+    if name in ("Database", "DatabaseOptions", "DatabaseReader", "DatabaseRecord", "Store"):
+        from latewood import runtime  # noqa: PLC0415 - as above
+
+        return getattr(runtime, name)
     if name != "__version__":
         message = f"module 'latewood' has no attribute {name!r}"
         raise AttributeError(message)

@@ -30,6 +30,11 @@ _BYTES_IN_A_LINE: Final = 8
 _BLOCK: Final = re.compile(r"^```(hex|json) ([\w.]+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 
+def example_keys() -> KeyRing:
+    """Return the key that the encrypted example is made with."""
+    return KeyRing({_KEY_ID: _SECRET}, _KEY_ID)
+
+
 @cache
 def example_chunk(*, encrypted: bool) -> tuple[Chunk, bytes]:
     """Return the chunk of the example log's sealed segment, and its bytes."""
@@ -40,7 +45,7 @@ def example_chunk(*, encrypted: bool) -> tuple[Chunk, bytes]:
         file = fs.open(path, create=True)
         file.pwrite(data, 0)
         file.close()
-    keys = KeyRing({_KEY_ID: _SECRET}, _KEY_ID) if encrypted else None
+    keys = example_keys() if encrypted else None
     yard = Yard(fs, database="events", database_id=1, shard=0, keys=keys)
     with (
         latewood.open("events", mode="r", fs=fs) as log,

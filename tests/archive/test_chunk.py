@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import latewood
+from latewood.archive import chunk_writer
 from latewood.archive.chunk import memory_schema
 from latewood.archive.chunk_reader import ChunkReader, open_chunk
 from latewood.archive.chunk_writer import Origin, SegmentStart, segment_range, write_chunks
@@ -206,6 +207,14 @@ def test_a_few_large_records_make_small_row_groups() -> None:
     chunk = yard.write([batch])[0]
     assert [group.rows for group in chunk.meta.row_groups] == [2] * 10
     assert chunk.meta.payload_bytes == 120_000
+
+
+def test_a_record_that_no_row_group_holds_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_writer, "CHUNK_ROW_GROUP_BYTES_MAX", 100)
+    yard = Yard(options=ChunkOptions(row_group_bytes=1))
+    with pytest.raises(UsageError, match="does not fit"):
+        yard.write([batch_of(0, 40)])
+    assert yard.names() == []
 
 
 def test_segments_are_told_chunk_by_chunk() -> None:

@@ -13,7 +13,16 @@ from obstore.exceptions import GenericError
 
 from latewood.archive.object_store import ObjectStoreOptions, ObjectStoreTier, redacted
 from latewood.archive.source import BytesSource, digest_of
-from latewood.errors import AccessDenied, LatewoodError, NotFoundError, TierUnavailable, UsageError
+from latewood.archive.tier import find, verify_object
+from latewood.errors import (
+    AccessDenied,
+    CorruptError,
+    LatewoodError,
+    NotFoundError,
+    ObjectConflict,
+    TierUnavailable,
+    UsageError,
+)
 from tests.archive.servers import ACCESS_KEY, BUCKET, SECRET_KEY, Server, free_ports
 
 KEY: Final = "clicks/one.parquet"
@@ -148,6 +157,24 @@ def test_pauses_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ObjectStoreTier.open("memory:///", options, flaky.pauses.append).put(KEY, SOURCE, DIGEST)
     assert flaky.pauses[:5] == [0.1, 0.2, 0.4, 0.8, 1.0]
     assert max(flaky.pauses) == 1.0
+
+
+@pytest.mark.parametrize("size", [10, 17 * 1024 * 1024])
+@pytest.mark.parametrize("kind", ["memory", pytest.param("weed", marks=pytest.mark.slow)])
+def test_an_upload_in_parts_that_breaks_off_makes_no_object(
+    kind: str, size: int, request: pytest.FixtureRequest
+) -> None:
+    tier = ObjectStoreTier.open("memory:///", ObjectStoreOptions(create_bytes_max=1))
+    if kind == "weed":
+        tier = request.getfixturevalue("weed").tier(f"parts-{size}", create_bytes_max=1)
+    good, bad = BytesSource(bytes(size), Path("good")), BytesSource(b"\1" * size, Path("bad"))
+    with pytest.raises(CorruptError):
+        tier.put(KEY, bad, digest_of(good))
+    assert find(tier, KEY) is None
+    assert tier.put(KEY, good, digest_of(good)).size == size
+    with pytest.raises(ObjectConflict):
+        tier.put(KEY, bad, digest_of(bad))
+    assert verify_object(tier, KEY, digest_of(good)).size == size
 
 
 def test_secrets_are_never_shown() -> None:

@@ -31,7 +31,7 @@ class Desk:
     """Where a test works: one catalog, opened as often as it likes."""
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / "catalog.lmdb"
+        self.path = directory / "catalog.mdb"
         self.clock = FakeClock()
         self._opened: list[Catalog] = []
 

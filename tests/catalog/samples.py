@@ -70,6 +70,11 @@ _OPTIONS: Final = DbOptions(
         evict_local_after_ms=4,
         purge_remote_after_ms=5,
     ),
+    keyed=False,
+    segment_bytes_max=6,
+    segment_age_max_ms=7,
+    chunk_bytes=8,
+    grace_ms=9,
 )
 _ERROR: Final = JobError(at_ms=5, attempt=2, kind="OSError", message="no space", traceback="File …")
 _FLIGHT: Final = InFlight(worker_id="host/1", leased_at_ms=1, expires_at_ms=2, heartbeat_at_ms=3)
@@ -111,7 +116,8 @@ SAMPLES: Final[list[tuple[Table[Any, Any], Any, Any]]] = [
             purge_after_ms=10,
             supersedes=(1, 2),
             superseded_by=11,
-            refcount=2,
+            origin_db_id=2,
+            purging=True,
             columns={"payload": {"bytes": 12}},
         ),
     ),

@@ -52,7 +52,7 @@ def test_a_new_catalog_is_empty_private_and_durable_by_itself(desk: Desk) -> Non
     assert catalog.was_clean
     assert sum(catalog.read(lambda view: view.counts()).values()) == 2  # what it notes of itself
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in desk.path.parent.iterdir()}
-    assert modes == {"catalog.lmdb": 0o600, "catalog.lmdb-lock": 0o600, "catalog.lmdb.writer": 0o600}
+    assert modes == {"catalog.mdb": 0o600, "catalog.mdb-lock": 0o600, "catalog.mdb.writer": 0o600}
     flags = catalog._env._env.flags()
     assert flags["sync"]
     assert flags["metasync"]
@@ -92,7 +92,7 @@ def test_a_second_writer_in_this_process_is_refused_with_our_pid(desk: Desk) -> 
     with pytest.raises(Locked) as caught:
         desk.open()
     assert caught.value.pid == os.getpid()
-    assert "catalog.lmdb is being written by process" in str(caught.value)
+    assert "catalog.mdb is being written by process" in str(caught.value)
 
 
 def test_reading_beside_a_writer_of_this_process_is_refused(desk: Desk) -> None:

@@ -35,7 +35,7 @@ from tests.catalog.desk import chunk, db, job
 from tests.catalog.samples import NAMES, SAMPLES
 from tests.meta import format_tables
 
-PATH: Final = Path("catalog.lmdb")
+PATH: Final = Path("catalog.mdb")
 every_sample: Final = pytest.mark.parametrize(("table", "key", "record"), SAMPLES, ids=NAMES)
 MODULES: Final = [module.name for module in pkgutil.iter_modules(tables.__path__)]
 u64: Final = st.integers(0, (1 << 64) - 1)
@@ -153,7 +153,7 @@ def test_a_key_of_the_wrong_length_is_corruption() -> None:
 
 def test_corruption_says_where_and_what_to_do_and_can_be_pickled() -> None:
     error = CatalogCorrupted("bad", PATH, "db", b"\1\2")
-    assert str(error) == "catalog.lmdb, table 'db', key 0102: bad; keep the file and run `latewood catalog check`"
+    assert str(error) == "catalog.mdb, table 'db', key 0102: bad; keep the file and run `latewood catalog check`"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301 - our own
 
 

@@ -27,7 +27,7 @@ from latewood.archive.sink import FileSink, Hook, Sink, no_hook
 from latewood.archive.source import Digest
 from latewood.archive.sums import RunningSums, check_contiguous
 from latewood.clock import Clock, SystemClock
-from latewood.errors import RecordTooLarge, UsageError
+from latewood.errors import UsageError
 from latewood.fs import FileSystem
 from latewood.kernel import crc32c
 from latewood.limits import CHUNK_ROW_GROUP_BYTES_MAX, CHUNK_ROW_GROUPS_MAX
@@ -98,8 +98,7 @@ def write_chunks(site: ChunkSite, batches: Iterable[Any], origin: Origin = UNKNO
     Whoever stops after one of them goes on later from the sequence behind it.
 
     Raises:
-        UsageError: the batches are not records of contiguous sequences.
-        RecordTooLarge: one of them does not fit a row group.
+        UsageError: the batches are not records of contiguous sequences, or one of them does not fit a row group.
         DiskFull, StorageError: the disk refused; chunks yielded before are safe.
     """
     writer: ChunkWriter | None = None
@@ -341,7 +340,7 @@ def _pieces(batch: Any, options: ChunkOptions) -> Iterator[Any]:
     """Yield parts of a batch that fit a row group, in order."""
     rows, size = batch.num_rows, batch.nbytes
     if rows == 1 and size > CHUNK_ROW_GROUP_BYTES_MAX // 2:
-        raise RecordTooLarge(size, CHUNK_ROW_GROUP_BYTES_MAX // 2)
+        raise UsageError(f"a record of {size:,} bytes does not fit a chunk: {CHUNK_ROW_GROUP_BYTES_MAX // 2:,} do")
     if rows <= 1 or (rows <= options.row_group_rows and size <= options.row_group_bytes):
         yield from [batch] if rows else []
         return

@@ -99,6 +99,15 @@ class KeyRing:
         """The ids of all keys, the current one first."""
         return (self.current_id, *(key_id for key_id in self._secrets if key_id != self.current_id))
 
+    def using(self, key_id: str) -> "KeyRing":
+        """Return the same keys, with another one to encrypt with.
+
+        Raises:
+            KeyNotFound: it is not here.
+        """
+        self.secret(key_id)
+        return KeyRing(self._secrets, key_id)
+
     def secret(self, key_id: str) -> bytes:
         """Return the secret of a key.
 

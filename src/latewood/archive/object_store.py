@@ -6,6 +6,7 @@ How an object comes into being:
   only from memory, so that bound is also one of memory, and chunks are made to stay below it.
 - A larger one goes up in parts, in flat memory.  No store lets the client put a condition on the last step, so we look
   first, and read back after.  Two uploaders of one key would have to meet in between; keys end in 128 random bits.
+  Parts of an upload that broke off are never seen, but kept and charged for: give the bucket a rule that removes them.
 
 Retries are bounded: the client repeats what is safe to repeat, and `put` itself repeats a conditional request, because
 an answer that was lost shows as an object that exists already, with our bytes.
@@ -49,7 +50,7 @@ _MISUSED: Final = (
     exceptions.UnknownConfigurationKeyError,
 )
 _MESSAGE_CHARS_MAX: Final = 500
-_SIGNATURE: Final = re.compile(r"(?i)((?:x-amz-(?:signature|credential|security-token)|sig|se|sp|token)=)[^&\s\"']+")
+_SIGNATURE: Final = re.compile(r"(?i)(\b(?:x-amz-(?:signature|credential|security-token)|sig|se|sp|token)=)[^&\s\"']+")
 _SECRET_NAME: Final = re.compile(r"(?i)key|secret|token|password|credential|account|sas")
 _SECRET_CHARS_MIN: Final = 4
 _CODE: Final = re.compile(r"<Code>(\w+)</Code>")

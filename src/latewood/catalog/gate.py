@@ -5,12 +5,12 @@ If it ends by itself, well or badly, it opens the gate in the same commit.  If i
 process died) the gate stays closed, and a repair job is made, which alone may pass and open it; the job that broke off
 is then pending again.  Jobs without a database, or with `unique=False`, have no gate.
 
-| from \ to        | pending                | in flight | awaiting repair | finished              |
-| ---------------- | ---------------------- | --------- | --------------- | --------------------- |
-| pending          |                        | acquire   |                 | cancel                |
-| in flight        | retry, break_off       | renew     | break_off       | complete, fail, abort |
-| awaiting repair  | its repair's complete  |           |                 | its repair's complete |
-| finished         | revive                 |           |                 |                       |
+| from \ to       | pending                   | in flight | awaiting repair | finished              |
+| --------------- | ------------------------- | --------- | --------------- | --------------------- |
+| pending         |                           | acquire   |                 | cancel                |
+| in flight       | retry, release, break_off | renew     | break_off       | complete, fail, abort |
+| awaiting repair | its repair's complete     |           |                 | its repair's complete |
+| finished        | revive                    |           |                 |                       |
 
 Every function takes what is stored and returns the operations that make up the transition; `job_ops` applies them in
 one transaction.
@@ -207,8 +207,26 @@ class UniqueJobGate(NamedTuple):
         )
         return [PutJob(job), PutJob(repair_of(self.job, repair_job_id, at_ms)), *self._gate_ops(gate)]
 
-    def revive(self, at_ms: int) -> list[Op]:
-        """Let a job that failed or was called off wait again, with all its attempts.
+    def release(self, lease: Lease, at_ms: int, error: JobError) -> list[Op]:
+        """Take a job back that was neither done nor failed; `error` says why, should another wait in its place.
+
+        The attempt does not count.  Attempts are never taken back, because they tell leases apart: one more is allowed.
+
+        Raises:
+            LeaseLost: the job is no longer this worker's.
+        """
+        self.check_lease(lease)
+        if self.job.cancel_requested:
+            return self.abort(lease, at_ms)
+        own = self._replace(job=replace(self.job, attempts_max=self.job.attempts_max + 1))
+        if self.pending_job_id is not None:
+            return own.retry(lease, at_ms, error, 0)
+        return own.move(Pending(), at_ms)
+
+    def revive(self, at_ms: int, attempts_more: int) -> list[Op]:
+        """Let a job that failed or was called off wait again, with so many attempts more.
+
+        Those that it had stay counted: one of them may still think that it is at work, and must not equal a new one.
 
         Raises:
             ConflictError: it is not finished, or was completed.
@@ -223,7 +241,7 @@ class UniqueJobGate(NamedTuple):
                 replace(
                     self.job,
                     state=Pending(),
-                    attempts=0,
+                    attempts_max=self.job.attempts + attempts_more,
                     not_before_ms=0,
                     cancel_requested=False,
                     updated_at_ms=at_ms,

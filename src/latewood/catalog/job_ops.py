@@ -169,14 +169,27 @@ class BreakOffJob(JobOp, frozen=True):
         _apply(rows, self.gate(rows).break_off(self.attempt, self.at_ms, self.repair_job_id))
 
 
-class ReviveJob(JobOp, frozen=True):
-    """Let a finished job wait again."""
+class ReleaseJob(JobOp, frozen=True):
+    """Give a job back that was neither done nor failed."""
 
+    lease: Lease
     at_ms: int
+    error: JobError
 
     def apply(self, rows: RowWriter) -> None:
-        """Give it all its attempts anew."""
-        _apply(rows, self.gate(rows).revive(self.at_ms))
+        """Open the gate, and let it wait again, unless it was called off or another waits in its place."""
+        _apply(rows, self.gate(rows).release(self.lease, self.at_ms, self.error))
+
+
+class ReviveJob(JobOp, frozen=True):
+    """Let a job that failed or was called off wait again."""
+
+    at_ms: int
+    attempts_more: int
+
+    def apply(self, rows: RowWriter) -> None:
+        """Allow it more attempts."""
+        _apply(rows, self.gate(rows).revive(self.at_ms, self.attempts_more))
 
 
 class UpdateJobState(JobOp, frozen=True):

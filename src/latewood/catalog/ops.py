@@ -138,7 +138,11 @@ class DeleteChunk(Op, frozen=True):
 
 
 class PutJob(Op, frozen=True):
-    """Store a job as it is given, with its rows in both indices."""
+    """Store a job as it is given, with its rows in both indices.
+
+    Raises the generation of JOBS, for which workers wait.  Only what is between a worker and its own job does not: a
+    claim, a heartbeat.
+    """
 
     record: JobRecord
 
@@ -149,6 +153,8 @@ class PutJob(Op, frozen=True):
         _put_in_live_index(rows, old, new)
         _put_in_pending_index(rows, old, new)
         rows.put(JOB, new.job_id, new)
+        if _is_news(old, new):
+            rows.bumped[Component.JOBS] = generation_of(rows, Component.JOBS) + 1
 
 
 class RemoveJob(Op, frozen=True):
@@ -327,6 +333,12 @@ def generation_of(rows: RowWriter, component: int) -> int:
         return rows.bumped[component]
     record = rows.get(GENERATION, component)
     return 0 if record is None else record.current_generation
+
+
+def _is_news(old: JobRecord | None, new: JobRecord) -> bool:
+    """Say whether somebody else than the worker of a job must learn of a change."""
+    was_called_off = old is not None and old.cancel_requested
+    return not isinstance(new.state, InFlight) or new.cancel_requested != was_called_off
 
 
 def _put_in_live_index(rows: RowWriter, old: JobRecord | None, new: JobRecord | None) -> None:

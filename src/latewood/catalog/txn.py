@@ -16,6 +16,7 @@ from latewood.catalog.job_ops import (
     CompleteJob,
     EnqueueJob,
     FailJob,
+    ReleaseJob,
     RenewJob,
     RequireLease,
     RetryJob,
@@ -50,6 +51,7 @@ from latewood.catalog.tables import (
     WalStateKey,
     WalStateRecord,
 )
+from latewood.catalog.tables.job import ATTEMPTS_USUAL
 from latewood.catalog.writer import Writer
 from latewood.clock import Clock
 from latewood.errors import UsageError
@@ -178,9 +180,19 @@ class CatalogTxn:
         self.add(BreakOffJob(job_id, attempt, self._now_ms(), repair_job_id))
         return repair_job_id
 
-    def revive_job(self, job_id: JobId) -> None:
-        """Let a job that failed or was called off wait again.  UniqueJobAlreadyPending at commit as above."""
-        self.add(ReviveJob(job_id, self._now_ms()))
+    def release_job(self, job_id: JobId, lease: Lease, error: JobError) -> None:
+        """Give a job back; the attempt does not count.  `error` says why, should another wait in its place.
+
+        LeaseLost at commit as above.
+        """
+        self.add(ReleaseJob(job_id, lease, self._now_ms(), error))
+
+    def revive_job(self, job_id: JobId, attempts_more: int = ATTEMPTS_USUAL) -> None:
+        """Let a job that failed or was called off wait again, with so many attempts more.
+
+        UniqueJobAlreadyPending at commit as above.
+        """
+        self.add(ReviveJob(job_id, self._now_ms(), attempts_more))
 
     # -- metrics and generations ------------------------------------------------------------------------------
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from latewood.catalog import Catalog, CatalogTxn, CatalogView, CommitReceipt, Lease, Op
-from latewood.catalog.tables import Component, InFlight, JobError, JobPhase, JobRecord
+from latewood.catalog.tables import InFlight, JobError, JobPhase, JobRecord
 from latewood.catalog.tables.job import PRIORITY_USUAL
 from latewood.clock import Clock, SystemClock
 from latewood.errors import ConflictError, NotFoundError
 from latewood.jobs.lease import Candidate, LeaseState, pick, redated
-from latewood.jobs.ops import RedateJob, ReleaseJob, RequireDatabase, ReviveJob
+from latewood.jobs.ops import RedateJob, RequireDatabase
 from latewood.jobs.options import JobOptions
 from latewood.limits import U32_MAX, check_number
 from latewood.types import DbId, JobId
@@ -119,7 +119,6 @@ class JobManager:
                 updated_at_ms=now_ms,
             )
         )
-        txn.bump_generation(Component.JOBS)
         return job_id
 
     def cancel(self, job_id: JobId) -> JobRecord:
@@ -140,7 +139,7 @@ class JobManager:
             ConflictError: it is not finished, or was completed.
             UniqueJobAlreadyPending: another waits in its place.
         """
-        self._apply(ReviveJob(job_id, self.now_ms(), self.options.attempts_max))
+        self._commit(lambda txn: txn.revive_job(job_id, self.options.attempts_max))
         return self.get(job_id)
 
     def get(self, job_id: JobId) -> JobRecord:
@@ -228,7 +227,7 @@ class JobManager:
 
     def release(self, job_id: JobId, lease: Lease, error: JobError) -> None:
         """Give a job back; the attempt does not count.  `error` says why, should another wait in its place."""
-        self._commit(lambda txn: txn.add(ReleaseJob(job_id, lease, self.now_ms(), error)))
+        self._commit(lambda txn: txn.release_job(job_id, lease, error))
 
     # -- for whoever watches over workers ---------------------------------------------------------------------
 
@@ -259,7 +258,7 @@ class JobManager:
     def _acquire(self, job_id: JobId, worker_id: str) -> None:
         txn = self.catalog.begin_write()
         txn.acquire_job(job_id, worker_id, self.options.lease_ms)
-        txn.commit()  # Nobody waits for this: no generation goes up, and no bell rings.
+        txn.commit()
 
     def _apply(self, op: Op) -> None:
         self._commit(lambda txn: txn.add(op))
@@ -267,7 +266,6 @@ class JobManager:
     def _commit(self, add: Callable[[CatalogTxn], object]) -> None:
         txn = self.catalog.begin_write()
         add(txn)
-        txn.bump_generation(Component.JOBS)
         txn.commit()
 
 

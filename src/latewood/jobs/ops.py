@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from latewood.catalog import Lease, Op
+from latewood.catalog import Op
 from latewood.catalog.changes import truncate_changes
 from latewood.catalog.job_ops import JobOp
 from latewood.catalog.ops import PutJob, RemoveCursor, RemoveJob
 from latewood.catalog.rows import RowWriter
-from latewood.catalog.tables import CHANGE_CURSOR, DB, JOB, AwaitingRepair, DbTombstoned, JobError, Pending
+from latewood.catalog.tables import CHANGE_CURSOR, DB, JOB, AwaitingRepair, DbTombstoned, Pending
 from latewood.errors import NotFoundError
 
 
@@ -22,47 +22,6 @@ class RequireDatabase(Op, frozen=True):
         if record is None or isinstance(record.status, DbTombstoned):
             message = f"there is no database {self.db_id}"
             raise NotFoundError(message)
-
-
-class ReleaseJob(JobOp, frozen=True):
-    """Give a job back that was neither done nor failed.  The attempt does not count."""
-
-    lease: Lease
-    at_ms: int
-    error: JobError
-
-    def apply(self, rows: RowWriter) -> None:
-        """Open the gate, and let the job wait again, unless it was called off or another waits in its place.
-
-        Attempts are never taken back, because they tell leases apart: one more is allowed instead.
-        """
-        gate = self.gate(rows)
-        gate.check_lease(self.lease)
-        job = replace(gate.job, attempts_max=gate.job.attempts_max + 1)
-        gate = gate._replace(job=job)
-        if job.cancel_requested:
-            ops = gate.abort(self.lease, self.at_ms)
-        elif gate.pending_job_id is not None:
-            ops = gate.retry(self.lease, self.at_ms, self.error, 0)
-        else:
-            ops = gate.move(Pending(), self.at_ms)
-        for op in ops:
-            op.apply(rows)
-
-
-class ReviveJob(JobOp, frozen=True):
-    """Let a job that failed or was called off wait again."""
-
-    at_ms: int
-    attempts_more: int
-
-    def apply(self, rows: RowWriter) -> None:
-        """Allow it more attempts.  Those that it had stay counted: one of them may still think that it is at work."""
-        gate = self.gate(rows)
-        for op in gate.revive(self.at_ms):
-            assert isinstance(op, PutJob)
-            attempts = gate.job.attempts
-            PutJob(replace(op.record, attempts=attempts, attempts_max=attempts + self.attempts_more)).apply(rows)
 
 
 class RedateJob(JobOp, frozen=True):

@@ -249,9 +249,6 @@ class Database:
         if not self.keyed:
             message = f"database {self.name!r} was made without keys"
             raise UsageError(message)
-        if not isinstance(key, bytes):
-            message = f"a key must be bytes, not {type(key).__name__}"
-            raise UsageError(message)
         return shard_of(key, len(self.shards))
 
     def _check_appendable(self) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from latewood.catalog.tables import ChunkKey, Component, DbActive, DbRecord, WalStateKey, WalStateRecord
 from latewood.errors import ConflictError
 from latewood.runtime.database import Database
+from latewood.runtime.description import store_description
 from latewood.runtime.inventory import is_live
 from latewood.runtime.layout import DatabaseLayout
 from latewood.runtime.site import StoreSite
@@ -46,6 +47,7 @@ def fork_database(
             for shard, sequence in enumerate(applied):
                 make_log(layout.shard(shard), record, sequence)
             site.fs.make_directory(layout.chunks)
+            store_description(site.fs, layout.description, db_id, record)
         try:
             _commit(site, source, db_id, record, applied, generation)
         except ConflictError:

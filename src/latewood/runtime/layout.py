@@ -6,6 +6,7 @@ lake/
 ├── latewood.toml           settings
 └── databases/
     └── 00000001-clicks/    one database
+        ├── database.json   what it is, for when the catalog is lost
         ├── shards/00000/   one log for each shard
         ├── chunks/         Parquet files
         ├── readers/        positions of its named readers, one for each shard
@@ -74,6 +75,16 @@ class DatabaseLayout(NamedTuple):
     def readers(self) -> Path:
         """The directory of its readers."""
         return self.root / "readers"
+
+    @property
+    def description(self) -> Path:
+        """What the database is, for when the catalog is lost."""
+        return self.root / "database.json"
+
+    @property
+    def reports(self) -> Path:
+        """The directory of what scrubs found."""
+        return self.root / "reports"
 
     def shard(self, number: int) -> Path:
         """Return the directory of one log."""

@@ -8,21 +8,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from latewood.errors import ClosedError, CorruptError, DataLost, UsageError
 from latewood.format import keyed
-from latewood.format.cursor import Cursor
 from latewood.fs import FileSystem, Lock
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
-from latewood.log.stream import Stream
 from latewood.queue.cursor import load_cursor, store_cursor
 from latewood.runtime.layout import DatabaseLayout
 from latewood.runtime.record import DatabaseRecord, records_of
 from latewood.runtime.shard import Shard
 from latewood.types import Position
+
+if TYPE_CHECKING:
+    from latewood.format.cursor import Cursor
+    from latewood.log.stream import Stream
 
 ReaderStart: TypeAlias = "Literal['resume', 'earliest', 'latest'] | datetime | Mapping[int, int]"
 

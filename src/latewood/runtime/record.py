@@ -18,6 +18,7 @@ class DatabaseRecord(NamedTuple):
 
 
 def records_of(shard: int, batches: Iterator[Any]) -> Iterator[DatabaseRecord]:
+    """Yield the records of a shard's Arrow batches."""
     for batch in batches:
         names = batch.schema.names
         times = batch.column("timestamp").view(pa.int64()).to_pylist()

@@ -1,7 +1,7 @@
-"""Which shard a key belongs to.  Pure, and written down for ever: docs/format/store.md
+"""Which shard a key belongs to.  Pure, and the same for ever.
 
 XXH64 of the key with seed 42, taken as a signed number, modulo the number of shards, never negative.  In Spark that is
-`pmod(xxhash64(key), shards)`.
+`pmod(xxhash64(key), shards)`.   Format: docs/format/store.md
 """
 
 from typing import Final

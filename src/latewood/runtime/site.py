@@ -16,9 +16,7 @@ from latewood.errors import NotFoundError
 from latewood.fs import FileSystem
 from latewood.queue import Queue
 from latewood.runtime.layout import DatabaseLayout, StoreLayout
-from latewood.types import DbId, JobId
-
-_JOB_BYTES = 8
+from latewood.types import DbId
 
 
 class DatabaseSite:
@@ -36,6 +34,7 @@ class DatabaseSite:
         self.db_id, self.record, self.layout = db_id, record, layout
         self._store, self._open_log, self._reader_floor = store, open_log, reader_floor
         self.chunk_dir: Path = layout.chunks
+        self.report_dir: Path = layout.reports
         options = record.options
         self.chunk_options = ChunkOptions(
             chunk_bytes=options.chunk_bytes, compression_level=options.compression.level or 1
@@ -82,7 +81,14 @@ class DatabaseSite:
             return record.residency.object.key
         name = parse_file_name(record.file_name)
         assert name is not None, record.file_name
-        return name.object_key(self.record.name)
+        return name.object_key(self._store.name_of(self.db_id if record.origin_db_id is None else record.origin_db_id))
+
+    def sharers(self, file_name: str) -> list[ChunkRecord]:
+        """Return the rows of other databases that name this chunk file: forks, or what this one was forked from."""
+        catalog = self._store.catalog
+        others = catalog.read(lambda view: [other for other, _ in view.dbs() if other != self.db_id])
+        rows = (row for other in others for _, row in catalog.scan_chunks(other))
+        return [row for row in rows if row.file_name == file_name]
 
 
 class StoreSite:
@@ -96,10 +102,11 @@ class StoreSite:
         layout: StoreLayout,
         tier: Tier | None,
         keys: KeyRing | None,
-        find: Callable[[DbId], DatabaseSite],
     ) -> None:
         self.fs, self.clock, self.catalog = fs, clock, catalog
-        self.layout, self.tier, self.keys, self._find = layout, tier, keys, find
+        self.layout, self.tier, self.keys = layout, tier, keys
+        self.find: Callable[[DbId], DatabaseSite]
+        """Set by the store, which has the databases open."""
 
     def database(self, db_id: DbId) -> DatabaseSite:
         """Return a database that is not gone.
@@ -107,7 +114,7 @@ class StoreSite:
         Raises:
             NotFoundError: there is none.
         """
-        return self._find(db_id)
+        return self.find(db_id)
 
     def layout_of(self, db_id: DbId) -> DatabaseLayout:
         """Return where a database is, also one that is gone.
@@ -115,11 +122,15 @@ class StoreSite:
         Raises:
             NotFoundError: there is none.
         """
-        record = self.catalog.read(lambda view: view.db(db_id))
-        if record is None:
-            message = f"there is no database {db_id}"
-            raise NotFoundError(message)
-        return self.layout.located(record.options.wal_dir)
+        return self.layout.located(self._record(db_id).options.wal_dir)
+
+    def name_of(self, db_id: DbId) -> str:
+        """Return what a database is called, or was.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return self._record(db_id).name
 
     def keys_for(self, record: DbRecord) -> KeyRing | None:
         """Return what new chunks of a database are encrypted with; None: nothing.
@@ -135,11 +146,13 @@ class StoreSite:
             raise NotFoundError(message)
         return self.keys.using(encryption.key_id)
 
-    def is_shared(self, db_id: DbId, record: ChunkRecord) -> bool:
-        """Say whether another database has a row for the same file."""
-        others = self.catalog.read(lambda view: [other for other, _ in view.dbs() if other != db_id])
-        return any(row.file_name == record.file_name for other in others for _, row in self.catalog.scan_chunks(other))
+    def random_bytes(self, count: int) -> bytes:
+        """Return random bytes, for names of new chunks and for encryption."""
+        return secrets.token_bytes(count)
 
-    def token_bytes(self, job_id: JobId, count: int) -> bytes:
-        """Return random bytes for the name of a new chunk; the first 8 tell the job that made it."""
-        return job_id.to_bytes(_JOB_BYTES, "big") + secrets.token_bytes(count - _JOB_BYTES)
+    def _record(self, db_id: DbId) -> DbRecord:
+        record = self.catalog.read(lambda view: view.db(db_id))
+        if record is None:
+            message = f"there is no database {db_id}"
+            raise NotFoundError(message)
+        return record

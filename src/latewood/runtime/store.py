@@ -4,12 +4,11 @@ One process has a store open to write; any number may read it.  The composition 
 """
 
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
@@ -29,11 +28,13 @@ from latewood.errors import CorruptError, NotFoundError, ReadOnlyError, UsageErr
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
+from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.jobs.handlers.store import store_handlers
 from latewood.limits import check_name
 from latewood.log import LogOptions
 from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
+from latewood.runtime.description import store_description
 from latewood.runtime.inventory import Inventory
 from latewood.runtime.layout import DatabaseLayout, StoreLayout, is_store
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
@@ -42,9 +43,10 @@ from latewood.runtime.shard import Shard
 from latewood.runtime.site import DatabaseSite, StoreSite
 from latewood.types import DbId, JobId
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 Mode = Literal["w", "r"]
-FLUSH_READER: Final = "latewood-flush"
-"""The reader of each shard's log that holds back what is not in chunks yet."""
 _MS: Final = 1_000_000
 
 
@@ -96,9 +98,9 @@ class Store:
             fs.make_directory(layout.databases)
         with ExitStack() as undo:
             catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
-            store: Self
-            site = StoreSite(fs, clock, catalog, layout, tier, keys, lambda db_id: store.site_of(db_id))
+            site = StoreSite(fs, clock, catalog, layout, tier, keys)
             store = cls(site, mode, job_options)
+            site.find = store.site_of
             if mode == "w":
                 store.recovered = recover(catalog, clock)
             undo.pop_all()
@@ -291,7 +293,7 @@ class Store:
         ]
         writable = self._mode == "w"
         readers = Readers(self._site.fs, layout, self._site.clock.now_ns, writable=writable)
-        database = Database(db_id, record, shards, readers, lambda: self._record(db_id) or record)
+        database = Database(db_id, record, shards, readers, _Latest(self.catalog, db_id, record))
         self._databases[db_id] = database
         return database
 
@@ -315,6 +317,8 @@ class Store:
         )
 
     def _put_database(self, db_id: DbId, record: DbRecord, applied: list[int]) -> None:
+        path = self.layout.located(record.options.wal_dir).description
+        store_description(self._site.fs, path, db_id, record)
         txn = self.catalog.begin_write()
         txn.put_db(db_id, record)
         for shard, sequence in enumerate(applied):
@@ -329,9 +333,11 @@ class Store:
                 message = f"there is no database {name!r}"
                 raise NotFoundError(message)
             db_id, record = found
+            record = _with_status(record, status)
             txn = self.catalog.begin_write()
-            txn.put_db(db_id, _with_status(record, status))
+            txn.put_db(db_id, record)
             txn.commit()
+            store_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
             if isinstance(status, DbTombstoned) and (database := self._databases.pop(db_id, None)):
                 database.close()
 
@@ -345,6 +351,20 @@ class Store:
     def _check_writable(self) -> None:
         if self._mode != "w":
             raise ReadOnlyError("the store was opened with mode='r'; open it without to write")
+
+
+class _Latest:
+    """The row of a database as it is now: looked up again only when something was committed since."""
+
+    def __init__(self, catalog: Catalog, db_id: DbId, record: DbRecord) -> None:
+        self._catalog, self._db_id, self._record, self._generation = catalog, db_id, record, -1
+
+    def __call__(self) -> DbRecord:
+        generation = self._catalog.generation()
+        if generation != self._generation:
+            self._record = self._catalog.read(lambda view: view.db(self._db_id)) or self._record
+            self._generation = generation
+        return self._record
 
 
 def _with_status(record: DbRecord, status: DbActive | DbDraining | DbTombstoned) -> DbRecord:

@@ -5,9 +5,8 @@ the chunks behind it, one after the other and without a gap, moves it on, and le
 passed.  Order: docs/crash-safety.md
 """
 
-from collections.abc import Sequence
-from contextlib import closing
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -22,7 +21,9 @@ from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.queue import Queue
-from latewood.types import ChunkId
+
+if TYPE_CHECKING:
+    from latewood.types import ChunkId
 
 STEPS: Final = ("move reader", "clean log", "note checkpoint")
 
@@ -31,12 +32,17 @@ def checkpoint(attempt: Attempt) -> Result:
     """Let verified records leave the logs, and enqueue a repair for chunks that are not what they should be."""
     generation, states, rows = attempt.context.read(lambda view: _snapshot(view, attempt))
     broken: list[ChunkId] = []
+
+    def is_sound(row: Row) -> bool:
+        sound = _is_proved(attempt, row)
+        broken.extend([] if sound else [row.chunk_id])
+        return sound
+
     for shard in attempt.shards:
-        log, state = attempt.db.log(shard), states.get(shard, WalStateRecord())
-        end, bad = _verified_end(attempt, live_rows(rows, shard), log.first_sequence, state.last_applied_sequence)
-        broken += bad
+        log, last_applied = attempt.db.log(shard), states.get(shard, WalStateRecord()).last_applied_sequence
+        end = verified_end(live_rows(rows, shard), log.first_sequence, last_applied, is_sound)
         release_log(attempt, log, end)
-        if not bad:
+        if end >= last_applied:
             _note(attempt, shard, generation)
         attempt.context.progress(shard + 1, len(attempt.shards))
     return mending(attempt, broken)
@@ -44,38 +50,29 @@ def checkpoint(attempt: Attempt) -> Result:
 
 def release_log(attempt: Attempt, log: Queue, end: int | None = None) -> None:
     """Let the log go up to `end`, as far as its other readers do; None: as far as it was let go before."""
-    known = {reader.name: reader.sequence for reader in log.readers()}.get(FLUSH_READER)
-    first = log.first_sequence
-    target = max(first, end or 0, known or 0)
+    known = {reader.name: reader.sequence for reader in log.readers()}.get(FLUSH_READER, 0)
+    target = max(log.first_sequence, end or 0, known)
     attempt.step("move reader")
     # Committed again even where it stands: a policy that ignores silent readers must never find this one silent.
-    with closing(log.reader(FLUSH_READER, start=target)):
-        attempt.step("clean log")
-        log.cleanup()
+    log.reader(FLUSH_READER, start=target).close()
+    attempt.step("clean log")
+    log.cleanup()
 
 
-def verified_end(
-    rows: Sequence[Row], log_first: int, last_applied: int, is_sound: "dict[ChunkId, bool]"
-) -> int:
-    """Return up to where the live chunks of a shard, in order, have what the log has, whole and without a gap.  Pure."""
-    at = max(log_first, rows[0].record.sequence_min) if rows else max(log_first, last_applied)
+def verified_end(rows: Sequence[Row], log_first: int, last_applied: int, is_sound: Callable[[Row], bool]) -> int:
+    """Return up to where a shard's live chunks, in order, have what its log has, sound and without a gap.
+
+    Chunks that lie before the log are not asked about, nor those behind the first that is not sound.
+    """
+    at = max(log_first, rows[0].record.sequence_min if rows else last_applied)
     for row in rows:
         record = row.record
         if record.sequence_max < at:
             continue
-        if record.sequence_min > at or not is_sound[row.chunk_id]:
+        if record.sequence_min > at or not is_sound(row):
             break
         at = record.sequence_max + 1
     return min(at, max(last_applied, log_first))
-
-
-def _verified_end(
-    attempt: Attempt, rows: Sequence[Row], log_first: int, last_applied: int
-) -> tuple[int, list[ChunkId]]:
-    behind = [row for row in rows if row.record.sequence_max >= log_first]
-    is_sound = {row.chunk_id: _is_proved(attempt, row) for row in behind}
-    bad = [chunk_id for chunk_id, sound in is_sound.items() if not sound]
-    return verified_end(rows, log_first, last_applied, {**dict.fromkeys((row.chunk_id for row in rows), True), **is_sound}), bad
 
 
 def _is_proved(attempt: Attempt, row: Row) -> bool:

@@ -45,17 +45,7 @@ class Row(NamedTuple):
 
 def is_live(record: ChunkRecord) -> bool:
     """Say whether a chunk's records are read from it."""
-    return record.superseded_by is None and not is_purging(record) and not isinstance(record.residency, Evicted)
-
-
-def is_purging(record: ChunkRecord) -> bool:
-    """Say whether a chunk is on its way out: its file and its object may be gone already."""
-    return bool(getattr(record, "purging", False) or note_of(record, "purging"))
-
-
-def as_purging(record: ChunkRecord, purge_after_ms: int | None) -> ChunkRecord:
-    """Return a row that is not live any more, and whose file and object go after a time."""
-    return noted(replace(record, purge_after_ms=purge_after_ms), purging=True)
+    return record.superseded_by is None and not record.purging and not isinstance(record.residency, Evicted)
 
 
 def live_rows(rows: Iterable[Row], shard: int | None = None) -> list[Row]:

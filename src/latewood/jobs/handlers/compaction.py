@@ -1,8 +1,8 @@
 """Which chunks are worth making one of.  Pure.
 
-Neighbours that are small become one chunk of about the target size.  A chunk is rewritten only together with others that
-are as large as itself, all of them: so what it is part of at least doubles each time, and a record is rewritten a few
-times at most, however often small chunks come in behind it.
+Neighbours that are small become one chunk of about the target size.  A chunk is rewritten only together with others
+that are at least as large as itself in sum: so what a record is part of about doubles each time, and a record is
+rewritten a few times at most, however often small chunks come in behind it.
 """
 
 from collections.abc import Iterator, Sequence

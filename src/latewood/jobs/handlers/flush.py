@@ -1,8 +1,8 @@
 """Flush: what is sealed becomes chunks.
 
 For each shard, the records from `last_applied_sequence` up to the open segment are written into chunks, and each chunk
-is committed as soon as it is durable: its row, and how far the shard has come, as one.  So nothing that was committed is
-done again, and a chunk that was not committed is an orphan.
+is committed as soon as it is durable: its row, and how far the shard has come, as one.  So nothing that was committed
+is done again, and a chunk that was not committed is an orphan.
 
 Payload: `seal: true` rolls the logs first, so that everything that is in them goes.   Order: docs/crash-safety.md
 """

@@ -1,0 +1,181 @@
+"""Verify: a scrub of every checksum in every tier.
+
+Reads all that there is: the logs' segments, the chunks' files and objects, and whether they follow on one another.
+What it found is written to `verify.json`.  An object that is not what it should be stops being vouched for at once, so
+that no eviction trusts it, and a repair is enqueued together with the completion.   Order: docs/crash-safety.md
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from latewood.archive.names import parse_object_key, shard_prefix
+from latewood.archive.tier import Tier
+from latewood.catalog import CatalogView, Op
+from latewood.catalog.job_ops import EnqueueJob
+from latewood.catalog.tables import ChunkRecord, LocalAndRemote, RemoteArchived, WalStateRecord
+from latewood.errors import JobFailed, KeyNotFound, UsageError
+from latewood.jobs.handlers.attempt import Attempt
+from latewood.jobs.handlers.chunks import Row, gaps, has_file, live_rows, object_of
+from latewood.jobs.handlers.orphans import strays
+from latewood.jobs.handlers.proof import MISSING, local_trouble, remote_trouble
+from latewood.jobs.handlers.registry import Result
+from latewood.jobs.handlers.repair import mending
+from latewood.jobs.handlers.report import FINDINGS_MAX, ScrubFinding, ScrubReport, Severity, store_report
+from latewood.log.layout import Layout
+from latewood.queue.verify import verify_queue
+
+if TYPE_CHECKING:
+    from latewood.types import ChunkId
+
+STEPS: Final = ("commit doubt", "write report")
+
+
+def verify(attempt: Attempt) -> Result:
+    """Check everything, write down what was found, and have what is broken repaired."""
+    scrub = _Scrub(attempt)
+    for shard in attempt.shards:
+        scrub.log(shard)
+    for row in scrub.rows:
+        scrub.chunk(row)
+    scrub.strays()
+    ops = mending(attempt, sorted(scrub.broken))
+    attempt.step("write report")
+    store_report(attempt.fs, attempt.db.report_dir, scrub.report(ops))
+    return ops
+
+
+class _Scrub:
+    """One run over a database."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+        self._states, every = attempt.context.read(lambda view: _snapshot(view, attempt))
+        self.rows = [row for row in every if not row.record.purging]
+        self.broken: set[ChunkId] = set()
+        self._every = every
+        self._findings: list[ScrubFinding] = []
+        self._segments = self._records = self._files = self._objects = self._bytes = 0
+        self._total = sum(_places(row.record) * row.record.size_bytes for row in self.rows)
+
+    def log(self, shard: int) -> None:
+        """Check a log in depth, and that the chunks before it leave no gap."""
+        log = self._attempt.db.log(shard)
+        found = verify_queue(self._attempt.fs, Layout(log.path), deep=True)
+        self._segments += found.segments_checked
+        self._records += found.records_checked
+        for finding in found.findings:
+            self._note(finding.severity, str(finding.path), f"at byte {finding.offset}: {finding.problem}", shard=shard)
+        end = self._states.get(shard, WalStateRecord()).last_applied_sequence
+        for start, stop in gaps(live_rows(self.rows, shard), end):
+            problem = f"chunks leave records {start} to {stop - 1} out, or hold them twice"
+            self._note("damage", str(log.path), problem, shard=shard)
+        if log.first_sequence > end:
+            problem = f"neither chunks nor the log have records {end} to {log.first_sequence - 1}"
+            self._note("damage", str(log.path), problem, shard=shard)
+
+    def chunk(self, row: Row) -> None:
+        """Check a chunk wherever its row says that it is."""
+        if has_file(row.record):
+            self._file(row)
+        if (named := object_of(row.record)) is not None:
+            self._object(row, named.key)
+
+    def strays(self) -> None:
+        """Note files and objects that no row names, and that no job will ever remove: they may be only copies."""
+        for file_name in strays(self._attempt):
+            self._note(
+                "warning", str(self._attempt.db.chunk_dir / file_name), "no row names it; it may be an only copy"
+            )
+        if self._attempt.db.tier is not None:
+            for key in self._unknown_keys(self._attempt.db.tier):
+                self._note("warning", key, "no row names this object; it may be an only copy")
+
+    def report(self, ops: list[Op]) -> ScrubReport:
+        """Return what was found."""
+        mend = next((op.record.job_id for op in ops if isinstance(op, EnqueueJob)), None)
+        return ScrubReport(
+            job_id=self._attempt.job_id,
+            database=self._attempt.db.record.name,
+            at_ms=self._attempt.now_ms(),
+            segments=self._segments,
+            records=self._records,
+            files=self._files,
+            objects=self._objects,
+            bytes=self._bytes,
+            damaged=sum(finding.severity == "damage" for finding in self._findings),
+            mend_job_id=mend,
+            findings=tuple(self._findings[:FINDINGS_MAX]),
+        )
+
+    def _file(self, row: Row) -> None:
+        path = str(self._attempt.db.chunk_path(row.record))
+        try:
+            trouble = local_trouble(self._attempt, row.record)
+        except (KeyNotFound, UsageError) as error:  # Nothing to repair: somebody must give the key.
+            self._note("damage", path, str(error), row)
+            return
+        self._files += 1
+        self._looked_at(row)
+        if trouble is None:
+            return
+        is_harmless = trouble == MISSING and object_of(row.record) is not None
+        self._note("warning" if is_harmless else "damage", path, trouble, row)
+        self.broken.add(row.chunk_id)
+
+    def _object(self, row: Row, key: str) -> None:
+        try:
+            trouble = remote_trouble(self._attempt.tier(), row.record)
+        except (UsageError, JobFailed) as error:
+            self._note("damage", key, f"it cannot be read: {error}", row)
+            return
+        self._objects += 1
+        self._looked_at(row)
+        if trouble is not None:
+            self._note("damage", key, trouble, row)
+            self._attempt.change("commit doubt", row.chunk_id, _doubted)
+            self.broken.add(row.chunk_id)
+
+    def _unknown_keys(self, tier: Tier) -> Iterator[str]:
+        db = self._attempt.db
+        known = {named.key for row in self._every if (named := object_of(row.record))}
+        known |= {db.object_key(row.record) for row in self._every}
+        for shard in self._attempt.shards:
+            for info in tier.list(shard_prefix(db.record.name, shard)):
+                parsed = parse_object_key(info.key)
+                if info.key not in known and not (parsed and db.sharers(parsed[1].file_name)):
+                    yield info.key
+
+    def _looked_at(self, row: Row) -> None:
+        self._bytes += row.record.size_bytes
+        self._attempt.context.progress(self._bytes, self._total)
+
+    def _note(
+        self, severity: Severity, where: str, problem: str, row: Row | None = None, *, shard: int | None = None
+    ) -> None:
+        self._findings.append(
+            ScrubFinding(
+                severity=severity,
+                where=where,
+                problem=problem,
+                shard=row.record.shard if row else shard,
+                chunk_id=row.chunk_id if row else None,
+            )
+        )
+
+
+def _snapshot(view: CatalogView, attempt: Attempt) -> tuple[dict[int, WalStateRecord], list[Row]]:
+    states = {key.shard: state for key, state in view.wal_states(attempt.db_id)}
+    return states, [Row(key.chunk_id, record) for key, record in view.chunks(attempt.db_id)]
+
+
+def _places(record: ChunkRecord) -> int:
+    return has_file(record) + (object_of(record) is not None)
+
+
+def _doubted(record: ChunkRecord) -> ChunkRecord | None:
+    residency = record.residency
+    if not isinstance(residency, LocalAndRemote | RemoteArchived) or not residency.verified:
+        return None
+    return replace(record, residency=replace(residency, verified=False))

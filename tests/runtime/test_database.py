@@ -1,0 +1,226 @@
+"""Databases: shards, keys, and reading all of it as one."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import latewood
+from latewood.errors import BadName, ClosedError, CorruptError, Locked, NotFoundError, ReadOnlyError, UsageError
+from latewood.runtime import Store
+from latewood.runtime.sharding import shard_of
+
+
+def test_a_record_comes_back_with_its_key(store: Store) -> None:
+    db = store.create_database("clicks", shards=3)
+    shard, sequence = db.append(b"payload", key=b"user-7", ext_id=9, timestamp_ns=5)
+    assert shard == shard_of(b"user-7", 3)
+    (record,) = db.scan()
+    assert record == (shard, sequence, 5, 9, b"user-7", b"payload")
+
+
+def test_records_of_a_key_stay_in_order(store: Store) -> None:
+    db = store.create_database("clicks", shards=4)
+    keys = [b"user-%d" % (number % 9) for number in range(90)]
+    db.append_many([b"%d" % number for number in range(90)], keys=keys)
+    for number in range(90, 120):
+        db.append(b"%d" % number, key=b"user-%d" % (number % 9))
+    seen: dict[bytes | None, list[int]] = {}
+    for record in db.scan():
+        seen.setdefault(record.key, []).append(int(record.payload))
+    assert sorted(number for numbers in seen.values() for number in numbers) == list(range(120))
+    assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+def test_records_without_a_key_go_round(store: Store) -> None:
+    db = store.create_database("clicks", shards=3)
+    assert [db.append(b"x")[0] for _ in range(6)] == [0, 1, 2, 0, 1, 2]
+    assert [list(db.append_many([b"x", b"y"])) for _ in range(3)] == [[0], [1], [2]]
+    assert {record.key for record in db.scan()} == {None}
+
+
+def test_an_empty_key_is_a_key(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    db.append(b"x", key=b"")
+    assert [record.key for record in db.scan()] == [b""]
+
+
+def test_a_database_without_keys_pays_nothing_and_refuses_them(store: Store) -> None:
+    db = store.create_database("plain", keyed=False)
+    db.append(b"payload")
+    db.append_many([b"more"])
+    assert [record.payload for record in db.shards[0].log.scan()] == [b"payload", b"more"]
+    assert [(record.key, record.payload) for record in db.scan()] == [(None, b"payload"), (None, b"more")]
+    assert "key" not in db.to_arrow().schema.names
+    with pytest.raises(UsageError, match="without keys"):
+        db.append(b"x", key=b"k")
+
+
+def test_a_table_has_the_shard_and_the_columns_that_were_asked_for(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    db.append_many([b"a", b"b", b"c"], keys=[b"1", b"2", b"3"])
+    assert db.to_arrow().schema.names == ["shard", "sequence", "timestamp", "ext_id", "key", "payload"]
+    table = db.to_arrow(columns=["payload", "shard"])
+    assert sorted(table.to_pylist(), key=lambda row: row["payload"]) == [
+        {"payload": payload, "shard": shard_of(key, 2)} for payload, key in [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
+    ]
+    assert db.to_arrow(columns=["shard"]).num_rows == 3
+    with pytest.raises(UsageError, match="colour"):
+        db.to_arrow(columns=["colour"])
+
+
+def test_an_empty_database_is_an_empty_table(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    assert db.to_arrow().num_rows == 0
+    assert list(db.scan()) == []
+
+
+def test_a_scan_begins_and_ends_where_it_is_told(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    for number in range(10):
+        db.append(b"%d" % number, timestamp_ns=1_000_000_000 * number)
+    payloads = [record.payload for record in db.scan(2, 4)]
+    assert payloads == [b"4", b"6", b"5", b"7"]
+    assert [record.payload for record in db.scan({0: 4, 1: 5})] == [b"8"]
+    assert [record.payload for record in db.scan(1, 3, shard=1)] == [b"3", b"5"]
+    late = datetime.fromtimestamp(7, UTC)
+    assert [record.payload for record in db.scan(late, merged=True)] == [b"7", b"8", b"9"]
+    assert [int(record.payload) for record in db.scan(merged=True)] == list(range(10))
+    with pytest.raises(UsageError, match="no shard 2"):
+        list(db.scan(shard=2))
+
+
+def test_a_reader_goes_on_where_it_committed(root: Path) -> None:
+    with Store.open(root) as store:
+        db = store.create_database("clicks", shards=3)
+        db.append_many([b"%d" % number for number in range(20)], keys=[b"%d" % number for number in range(20)])
+        with db.reader("billing") as reader:
+            first = reader.poll(7)
+            reader.commit()
+            reader.poll(5)
+            assert reader.lag() == 13
+    with Store.open(root) as store, store.database("clicks").reader("billing") as reader:
+        rest = list(reader)
+        assert sorted(int(record.payload) for record in first + rest) == list(range(20))
+        assert reader.poll() == []
+
+
+def test_a_merged_reader_orders_what_it_returns(store: Store) -> None:
+    db = store.create_database("clicks", shards=3)
+    for number in range(30):
+        db.append(b"%d" % number, timestamp_ns=number)
+    with db.reader("billing", merged=True) as reader:
+        assert [int(record.payload) for record in reader.poll(100)] == list(range(30))
+
+
+def test_a_reader_starts_where_it_is_told(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    for number in range(10):
+        db.append(b"%d" % number, timestamp_ns=1_000_000_000 * number)
+    with db.reader("a", "latest") as reader:
+        assert reader.poll() == []
+        db.append(b"new")
+        assert [record.payload for record in reader.poll(timeout=5)] == [b"new"]
+        reader.seek("earliest")
+        assert len(list(reader)) == 11
+        reader.seek({0: 4, 1: 4})
+        assert [record.payload for record in reader] == [b"8", b"new", b"9"]
+    with db.reader("b", datetime.fromtimestamp(8, UTC)) as reader:
+        assert {record.payload for record in reader} == {b"8", b"9", b"new"}
+    with pytest.raises(UsageError, match="start"):
+        db.reader("c", "sometimes")  # type: ignore[arg-type]
+
+
+def test_one_reader_has_a_name_at_a_time(store: Store) -> None:
+    db = store.create_database("clicks")
+    with db.reader("billing"):
+        with pytest.raises(Locked):
+            db.reader("billing")
+        with pytest.raises(Locked):
+            db.readers().remove("billing")
+    with db.reader("billing") as reader:
+        db.append(b"x")
+        reader.poll()
+        reader.commit()
+    assert [(one.name, one.sequence) for one in db.readers().positions()] == [("billing", 1)]
+    assert db.readers().floor(0) == 1
+    db.readers().remove("billing")
+    assert db.readers().positions() == []
+    with pytest.raises(BadName):
+        db.reader("../x")
+
+
+def test_databases_live_drain_and_go(root: Path) -> None:
+    with Store.open(root) as store:
+        db = store.create_database("clicks")
+        db.append(b"x")
+        with pytest.raises(UsageError, match="already"):
+            store.create_database("clicks")
+        store.drain("clicks")
+        with pytest.raises(ClosedError, match="drained"):
+            db.append(b"y")
+        assert len(list(db.scan())) == 1
+        store.activate("clicks")
+        db.append(b"y")
+        store.drop("clicks")
+        assert store.databases() == []
+        with pytest.raises(NotFoundError):
+            store.database("clicks")
+        assert list(store.create_database("clicks").scan()) == []
+    with Store.open(root) as store:
+        assert [record.name for _, record in store.databases()] == ["clicks"]
+
+
+def test_a_store_may_be_read_beside_its_writer(root: Path) -> None:
+    with Store.open(root) as store:
+        db = store.create_database("clicks", shards=2)
+        db.append(b"x", key=b"k")
+        with pytest.raises(Locked):
+            Store.open(root)
+    with Store.open(root, mode="r") as store:
+        db = store.database("clicks")
+        assert [record.payload for record in db.scan()] == [b"x"]
+        for forbidden in (lambda: store.create_database("y"), lambda: store.drain("clicks"), store.run_jobs):
+            with pytest.raises(ReadOnlyError):
+                forbidden()
+        with db.reader("billing") as reader:
+            assert len(reader.poll()) == 1
+            with pytest.raises(UsageError, match="commit"):
+                reader.commit()
+
+
+def test_a_configuration_that_was_changed_is_refused(root: Path) -> None:
+    with Store.open(root) as store:
+        db_id = store.create_database("clicks", shards=2).db_id
+        record = store.catalog.read(lambda view: view.db(db_id))
+        assert record is not None
+        txn = store.catalog.begin_write()
+        txn.put_db(db_id, msgspec.structs.replace(record, wal_shards=3))
+        txn.commit()
+    with Store.open(root) as store, pytest.raises(CorruptError, match="configuration"):
+        store.database("clicks")
+
+
+def test_a_directory_with_other_things_does_not_become_a_store(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("text")
+    with pytest.raises(UsageError, match=r"thesis\.txt"):
+        Store.open(tmp_path)
+    with pytest.raises(UsageError):
+        Store.open("")
+    with pytest.raises(NotFoundError):
+        Store.open(tmp_path / "nowhere", mode="r")
+
+
+@pytest.mark.parametrize(
+    "options", [{"shards": 0}, {"shards": 1 << 20}, {"colour": 1}, {"chunk_bytes": 0}, {"grace_ms": "1 h"}]
+)
+def test_options_are_checked(store: Store, options: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        store.create_database("clicks", **options)  # type: ignore[arg-type]
+    assert store.databases() == []
+
+
+def test_the_package_knows_the_store(root: Path) -> None:
+    with latewood.Store.open(root) as store:
+        assert isinstance(store.create_database("x"), latewood.Database)
