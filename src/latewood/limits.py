@@ -80,6 +80,9 @@ CATALOG_PAGE_ROWS: Final = 1024
 CATALOG_BATCH_OPS_MAX: Final = 10_000
 """Operations in one transaction: bounds the memory of a batch, and how long its neighbours wait for it."""
 
+CATALOG_VALUE_BYTES_MAX: Final = 4 * MiB
+"""One row: facts, not data.  A commit keeps what it changes in memory, and the writer is one for all."""
+
 CATALOG_GROUP_BATCHES_MAX: Final = 256
 """Batches that one durable commit takes along."""
 
@@ -127,6 +130,10 @@ TIER_PIECE_BYTES: Final = 8 * MiB
 
 TIER_CREATE_BYTES_MAX: Final = 128 * MiB
 """Object stores make an object on condition only from memory: up to here that is what we do."""
+
+JOB_BYTES_MAX: Final = 1 * MiB
+"""A new job with its payload.  Errors are added to it, and its repair carries the payload too: so it is well below
+CATALOG_VALUE_BYTES_MAX, or a job could be lost for being too large to be repaired."""
 
 JOB_ERROR_CHARS_MAX: Final = 4096
 """What is kept of a job's error message, and as much of its traceback."""

@@ -8,11 +8,10 @@ from latewood.cli.human import (
     format_size,
     format_time,
     heading,
-    parse_duration,
-    parse_size,
     parse_time,
     printable,
 )
+from latewood.settings.units import parse_duration, parse_size
 
 NOW_NS = 1_800_000_000_000_000_000
 

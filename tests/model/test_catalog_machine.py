@@ -41,6 +41,7 @@ class ModelJob:
     kind: int
     state: str = PENDING
     attempts: int = 0
+    attempts_max: int = ATTEMPTS_MAX
     called_off: bool = False
     repairs: "ModelJob | None" = None
 
@@ -98,7 +99,7 @@ class Model:
             self._again(job.repairs)
 
     def retry(self, job: ModelJob) -> None:
-        if job.attempts >= ATTEMPTS_MAX:
+        if job.attempts >= job.attempts_max:
             self.fail(job)
             return
         self._open(job)
@@ -127,7 +128,7 @@ class Model:
         if job.repairs:
             self._again(job)
             return
-        repair = ModelJob(repair_id, job.db_id, JobKind.REPAIR, repairs=job)
+        repair = ModelJob(repair_id, job.db_id, JobKind.REPAIR, attempts_max=job.attempts_max, repairs=job)
         self.jobs[repair_id] = repair
         gate = self.gate(job)
         gate.holder, gate.repair, job.state = job, repair, BROKEN
@@ -137,7 +138,7 @@ class Model:
             return ConflictError
         if self.waiting(job):
             return UniqueJobAlreadyPending
-        job.state, job.attempts, job.called_off = PENDING, 0, False
+        job.state, job.attempts_max, job.called_off = PENDING, job.attempts + ATTEMPTS_MAX, False
         return None
 
     def _open(self, job: ModelJob) -> None:
@@ -146,7 +147,7 @@ class Model:
             gate.holder = gate.repair = None
 
     def _again(self, job: ModelJob) -> None:
-        if job.attempts >= ATTEMPTS_MAX and not job.called_off:
+        if job.attempts >= job.attempts_max and not job.called_off:
             job.state = FAILED
         else:
             self._back(job)
@@ -234,7 +235,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def revive(self, data: st.DataObject) -> None:
         if job := self._pick(data):
             txn = self.catalog.begin_write()
-            txn.revive_job(job.job_id)
+            txn.revive_job(job.job_id, ATTEMPTS_MAX)
             self._commit(txn, self.model.revive(job))
 
     @rule(data=st.data())

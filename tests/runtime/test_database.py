@@ -224,3 +224,19 @@ def test_options_are_checked(store: Store, options: dict[str, object]) -> None:
 def test_the_package_knows_the_store(root: Path) -> None:
     with latewood.Store.open(root) as store:
         assert isinstance(store.create_database("x"), latewood.Database)
+
+
+def test_a_dropped_database_can_be_purged(root: Path) -> None:
+    with Store.open(root) as store:
+        db = store.create_database("clicks", shards=2)
+        db.append(b"x")
+        directory = store.layout.located(db.record.options.wal_dir).root
+        store.drop("clicks")
+        assert directory.exists()
+        assert store.purge() == ["clicks"]
+        assert not directory.exists()
+        assert store.purge() == []
+        assert store.catalog.read(lambda view: list(view.dbs())) == []
+        assert list(store.create_database("clicks").scan()) == []
+    with Store.open(root) as store:
+        assert [record.name for _, record in store.databases()] == ["clicks"]

@@ -26,5 +26,5 @@ def with_keys(batch: Any) -> Any:
         "key": pa.Array.from_buffers(KEY.type, count, [validity, key_ends, keys]),
         "payload": pa.Array.from_buffers(pa.binary(), count, [None, value_ends, values]),
     }
-    arrays = [columns.get(name, None) if name in columns else batch.column(name) for name in KEYED_SCHEMA.names]
+    arrays = [columns[name] if name in columns else batch.column(name) for name in KEYED_SCHEMA.names]
     return pa.RecordBatch.from_arrays(arrays, schema=KEYED_SCHEMA)

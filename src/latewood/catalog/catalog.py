@@ -255,7 +255,11 @@ class Catalog:
 
         Raises:
             Poisoned: a commit failed.
+            UsageError: the calling thread is in a callback of the catalog, which this would wait for.
         """
+        if self._env.is_read_here or (self._writer and self._writer.is_mine):
+            message = "close the catalog after its callback: it waits for that to end"
+            raise UsageError(message)
         with self._closing:
             if self._closed:
                 return
@@ -280,7 +284,8 @@ class Catalog:
         """Refuse all further use in a forked child."""
         self._closed = Forked("this catalog was opened before fork; the child must open it again")
         self._closing = threading.Lock()
-        self._env.abandon()
+        self._env.abandon(self._closed)
+        self._room.abandon(self._closed)
         if self._writer:
             self._writer.abandon(self._closed)
 

@@ -96,7 +96,13 @@ class Committer:
                     return
             except lmdb.Error as error:
                 retries += 1
-                self._consider(live, error, retries)
+                if not self._may_retry(live, error, retries):
+                    return
+            except Exception as error:
+                if not self._is_certain:  # It may be durable, and nobody knows.
+                    raise
+                self._fail_alone(live, error)
+                return
             else:
                 return
             live = [batch for batch in group if batch.error is None]
@@ -193,14 +199,18 @@ class Committer:
             problem.__cause__ = error
         else:
             problem = translated(error, self._env.path)
+        self._fail_alone(live, problem)
+        return False
+
+    def _fail_alone(self, live: Sequence[Batch], error: Exception) -> None:
+        """Fail a batch with an error; several are first tried one by one, so that only those fail that have to."""
         if len(live) == 1:
-            live[0].error = problem
+            live[0].error = error
         else:
             for batch in live:
                 self.commit([batch])
-        return False
 
-    def _consider(self, live: Sequence[Batch], error: lmdb.Error, retries: int) -> None:
+    def _may_retry(self, live: Sequence[Batch], error: lmdb.Error, retries: int) -> bool:
         """Pause if another try makes sense, else fail the batches; raise if the environment is done for."""
         if is_fatal(error):
             message = f"{self._env.path}: {error}; what was not acknowledged is in doubt: reopen the catalog"
@@ -208,6 +218,10 @@ class Committer:
         if is_no_room(error) and retries <= CATALOG_RETRIES_MAX:
             _logger.warning("%s: %s; try %d of %d", self._env.path, error, retries, CATALOG_RETRIES_MAX)
             self._pause(_PAUSE_S * 2**retries)
-            return
-        for batch in live:
-            batch.error = translated(error, self._env.path)
+            return True
+        if is_no_room(error):  # Of all alike: one by one each of them would be tried as often.
+            for batch in live:
+                batch.error = translated(error, self._env.path)
+        else:
+            self._fail_alone(live, translated(error, self._env.path))
+        return False

@@ -18,9 +18,9 @@ import lmdb
 
 from latewood.catalog.failures import translated
 from latewood.catalog.options import CatalogOptions
-from latewood.catalog.rows import RowReader
+from latewood.catalog.rows import RowReader, RowWriter
 from latewood.catalog.tables import TABLES
-from latewood.errors import NotFoundError, UnavailableError
+from latewood.errors import ClosedError, NotFoundError, UnavailableError
 from latewood.limits import CATALOG_READERS_MAX, CATALOG_TABLES_MAX
 
 _logger: Final = logging.getLogger(__name__)
@@ -40,6 +40,8 @@ class LMDBEnv:
         self.path, self._options = path, options
         self._map_bytes = max(options.map_bytes, _rounded(file_bytes + options.map_headroom_bytes))
         self._readers = _Readers()
+        self._over: ClosedError | None = None
+        """Why nothing may be read any more."""
         try:
             self._env: Any = lmdb.open(
                 str(path),
@@ -71,6 +73,22 @@ class LMDBEnv:
         """Begin the write transaction."""
         return self._env.begin(write=True)
 
+    @contextmanager
+    def writing(self) -> Iterator[RowWriter]:
+        """Hand out the rows of a write transaction, which is committed at the end, or given up with an error.
+
+        For the time before there is a writer: nobody else may begin one.
+
+        Raises:
+            CatalogCorrupted: LMDB met a damaged page.
+            DiskFull, CatalogFull: there is no room.
+        """
+        try:
+            with self._env.begin(write=True) as txn:
+                yield RowWriter(txn, self.handles, self.path)
+        except lmdb.Error as error:
+            raise translated(error, self.path) from error
+
     def begin_within(self, parent: Any) -> Any:
         """Begin a transaction within the write transaction, which can be given up alone."""
         return self._env.begin(parent=parent, write=True)
@@ -80,9 +98,14 @@ class LMDBEnv:
 
         Raises:
             CatalogCorrupted: a row is not what was written.
+            ClosedError: the environment is closed.
         """
         with self._reading() as txn:
-            return callback(RowReader(txn, self.handles, self.path))
+            rows = RowReader(txn, self.handles, self.path)
+            try:
+                return callback(rows)
+            finally:
+                rows.is_over = True
 
     def is_low(self) -> bool:
         """Say whether less than the headroom is free, and the map may still grow."""
@@ -100,8 +123,7 @@ class LMDBEnv:
             return False
         with self._readers.shut(_READERS_WAIT_S if patient else 0) as alone:
             if alone:
-                self._env.set_mapsize(target)
-                self._map_bytes = target
+                self._set_size(target)
             return alone
 
     @property
@@ -122,14 +144,22 @@ class LMDBEnv:
     def close(self) -> None:
         """Close it, after the last reader has left; if one stays, its map is left to the end of the process."""
         with self._readers.shut(_READERS_WAIT_S) as alone:
+            self._over = ClosedError("the catalog is closed; open it again")
             if alone:
                 self._env.close()
             else:
                 _logger.warning("%s: a reader is still inside, so the map stays", self.path)
 
-    def abandon(self) -> None:
+    def abandon(self, reason: ClosedError) -> None:
         """Forget it, in a forked child: what is shared with the parent is not touched."""
-        self._readers = _Readers()
+        self._readers, self._over = _Readers(), reason
+
+    def _set_size(self, size: int) -> None:
+        try:
+            self._env.set_mapsize(size)
+        except lmdb.Error as error:
+            raise translated(error, self.path) from error
+        self._map_bytes = self._env.info()["map_size"]
 
     def _open_tables(self, *, create: bool) -> Mapping[str, Any]:
         if create:
@@ -145,6 +175,8 @@ class LMDBEnv:
     def _reading(self) -> Iterator[Any]:
         for _ in range(_RESIZES_MAX):
             with self._readers.inside():
+                if self._over:
+                    raise type(self._over)(*self._over.args)
                 try:
                     txn = self._env.begin()
                 except lmdb.MapResizedError:
@@ -166,8 +198,7 @@ class LMDBEnv:
         """Take on the size that another process has given the map."""
         with self._readers.shut(_READERS_WAIT_S) as alone:
             if alone:
-                self._env.set_mapsize(0)
-                self._map_bytes = self._env.info()["map_size"]
+                self._set_size(0)
 
 
 class _Readers:
@@ -186,8 +217,8 @@ class _Readers:
             while self._is_shut and not nested:  # Who is inside already must not wait for who waits for it.
                 self._changed.wait()
             self._count += 1
-        self._mine.depth = nested + 1
         try:
+            self._mine.depth = nested + 1
             yield
         finally:
             self._mine.depth = nested
@@ -203,8 +234,9 @@ class _Readers:
             while self._is_shut:
                 self._changed.wait()
             self._is_shut = True
-            alone = self._changed.wait_for(lambda: not self._count, seconds) if seconds else not self._count
-        try:
+        try:  # An interrupt while this waits must not leave it shut.
+            with self._changed:
+                alone = self._changed.wait_for(lambda: not self._count, seconds) if seconds else not self._count
             yield alone
         finally:
             with self._changed:

@@ -64,9 +64,8 @@ def migrate(env: LMDBEnv, at_ms: int) -> int:
         _build_indices(env)
         _logger.info("%s: brought %d rows up to date", env.path, rewritten)
     created_at_ms = at_ms if noted is None else noted.created_at_ms
-    with env.begin() as txn:
-        record = RuntimeRecord(created_at_ms=created_at_ms, table_versions=VERSIONS)
-        RowWriter(txn, env.handles, env.path).put(RUNTIME_STATE, ENVIRONMENT, record)
+    with env.writing() as rows:
+        rows.put(RUNTIME_STATE, ENVIRONMENT, RuntimeRecord(created_at_ms=created_at_ms, table_versions=VERSIONS))
     return rewritten
 
 
@@ -76,8 +75,7 @@ def _rewrite_table(env: LMDBEnv, table: Table[Any, Any]) -> int:
         page = _page(env, table, start)
         old = [(raw, value) for raw, value in page if table.version_of(value) != table.version]
         if old:
-            with env.begin() as txn:
-                rows = RowWriter(txn, env.handles, env.path)
+            with env.writing() as rows:
                 for raw, value in old:
                     rows.put(table, table.unpack_key(raw, env.path), table.decode(raw, value, env.path))
             rewritten += len(old)
@@ -90,8 +88,7 @@ def _build_indices(env: LMDBEnv) -> None:
     """Build what is derived from `db` and `job_queue`."""
     start = b""
     while page := _page(env, DB, start):
-        with env.begin() as txn:
-            rows = RowWriter(txn, env.handles, env.path)
+        with env.writing() as rows:
             for raw, value in page:
                 record = DB.decode(raw, value, env.path)
                 if not isinstance(record.status, DbTombstoned):
@@ -99,8 +96,7 @@ def _build_indices(env: LMDBEnv) -> None:
         start = page[-1][0] + b"\0"
     start = b""
     while page := _page(env, JOB, start):
-        with env.begin() as txn:
-            rows = RowWriter(txn, env.handles, env.path)
+        with env.writing() as rows:
             for raw, value in page:
                 _index_job(rows, JOB.decode(raw, value, env.path))
         start = page[-1][0] + b"\0"

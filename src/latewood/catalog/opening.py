@@ -17,7 +17,6 @@ from latewood.catalog.env import LMDBEnv
 from latewood.catalog.migrate import check_versions, migrate
 from latewood.catalog.options import CatalogOptions
 from latewood.catalog.preflight import look_at
-from latewood.catalog.rows import RowWriter
 from latewood.catalog.tables.runtime_state import RUNTIME_STATE, SESSION, RuntimeRecord
 from latewood.clock import Clock
 from latewood.errors import CatalogCorrupted, NotFoundError, UsageError
@@ -69,8 +68,8 @@ def session_begun(env: LMDBEnv, clock: Clock, *, writable: bool) -> RuntimeRecor
         own = RuntimeRecord(
             clean=False, pid=os.getpid(), opened_at_ms=clock.now_ns() // _MS, sessions=before.sessions + 1
         )
-        with env.begin() as txn:
-            RowWriter(txn, env.handles, env.path).put(RUNTIME_STATE, SESSION, own)
+        with env.writing() as rows:
+            rows.put(RUNTIME_STATE, SESSION, own)
     return before
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from latewood.catalog.changes import truncate_changes
 from latewood.catalog.rows import RowWriter
-from latewood.catalog.tables.change_log import CHANGE_CURSOR, ChangeCursorRecord, ChangePosition
+from latewood.catalog.tables.change_log import CHANGE_CURSOR, CHANGE_LOG, ChangeCursorRecord, ChangePosition
 from latewood.catalog.tables.chunk import CHUNK, ChunkKey, ChunkRecord
 from latewood.catalog.tables.db import DB, DB_NAME, DbNameRecord, DbRecord, DbTombstoned
 from latewood.catalog.tables.generation import GENERATION, Component
@@ -30,7 +30,7 @@ from latewood.catalog.tables.record import Table
 from latewood.catalog.tables.runtime_state import RUNTIME_STATE, RuntimeRecord
 from latewood.catalog.tables.wal_state import WAL_STATE, FlushGateState, WalStateKey, WalStateRecord
 from latewood.errors import ConflictError, NotFoundError, UniqueJobAlreadyPending, UsageError
-from latewood.limits import U32_MAX, U64_MAX
+from latewood.limits import JOB_BYTES_MAX, U32_MAX, U64_MAX, check_number
 
 
 class Op(msgspec.Struct, frozen=True):
@@ -147,12 +147,15 @@ class PutJob(Op, frozen=True):
     record: JobRecord
 
     def apply(self, rows: RowWriter) -> None:
-        """Store it; a second pending job of a database and kind is refused."""
+        """Store it; a second pending job of a database and kind is refused, and a new one that is too large."""
         new = self.record
         old = rows.get(JOB, new.job_id)
         _put_in_live_index(rows, old, new)
         _put_in_pending_index(rows, old, new)
-        rows.put(JOB, new.job_id, new)
+        size = rows.put(JOB, new.job_id, new)
+        if size > JOB_BYTES_MAX and old is None and new.repairs_kind is None:
+            message = f"job {new.job_id} has {size:,} bytes with its payload; at most {JOB_BYTES_MAX:,}"
+            raise UsageError(message)
         if _is_news(old, new):
             rows.bumped[Component.JOBS] = generation_of(rows, Component.JOBS) + 1
 
@@ -227,10 +230,11 @@ class BumpGeneration(Op, frozen=True):
 
     def apply(self, rows: RowWriter) -> None:
         """Note it; the writer stores every component's sum once, at the end of its transaction."""
-        if self.component == Component.CATALOG or not 0 < self.increment <= U64_MAX >> 1:
+        current = generation_of(rows, self.component)
+        check_number(self.increment, U64_MAX - current, "increment")
+        if self.component == Component.CATALOG or not self.increment:
             message = f"generation of component {self.component} cannot be raised by {self.increment}"
             raise UsageError(message)
-        current = generation_of(rows, self.component)
         rows.bumped[self.component] = current + self.increment
 
 
@@ -246,6 +250,7 @@ class PutCursor(Op, frozen=True):
         """Store it."""
         if rows.get(CHANGE_CURSOR, self.name) is None:
             at = generation_of(rows, Component.CATALOG) if self.generation is None else self.generation
+            check_number(at, U64_MAX, "generation")  # It is compared with those of all cursors.
             record = ChangeCursorRecord(generation=at, ordinal=U32_MAX, acknowledged_at_ms=self.at_ms)
             rows.put(CHANGE_CURSOR, self.name, record)
             rows.is_logging = True
@@ -267,6 +272,7 @@ class AcknowledgeChanges(Op, frozen=True):
         if self.upto.generation > generation_of(rows, Component.CATALOG):
             message = f"generation {self.upto.generation} has not come yet"
             raise UsageError(message)
+        CHANGE_LOG.pack_key(self.upto)  # What cannot be a key would stop the truncation for all cursors.
         generation, ordinal = max(old.position, self.upto)
         lost = 0 if generation >= old.lost_generation else old.lost_generation
         record = ChangeCursorRecord(

@@ -1,16 +1,18 @@
 """Rows of one transaction: typed reading, and writing that notes what changed.
 
 Every value that is read is proved by its checksum and brought to the present version.  No lmdb here but the
-transaction that is handed in.
+transaction that is handed in, and the error that tells of its end.
 """
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import lmdb
+
 from latewood.catalog.tables.change_log import CHANGE_CURSOR, ChangeKind
 from latewood.catalog.tables.record import Record, Table
-from latewood.errors import CatalogCorrupted
+from latewood.errors import CatalogCorrupted, UsageError
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Record)
@@ -29,6 +31,8 @@ class RowReader:
 
     def __init__(self, txn: Any, handles: Mapping[str, Any], path: Path) -> None:
         self.txn, self.path = txn, path
+        self.is_over = False
+        """Whether the transaction has ended: nothing can be read any more."""
         self._handles = handles
 
     def get(self, table: Table[K, R], key: K) -> R | None:
@@ -43,7 +47,20 @@ class RowReader:
             yield table.unpack_key(raw, self.path), table.decode(raw, value, self.path)
 
     def scan_raw(self, table: Table[K, R], start: bytes = b"", prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values as they are stored."""
+        """Yield keys and values as they are stored.
+
+        Raises:
+            UsageError: the transaction has ended.
+        """
+        try:
+            yield from self._scan(table, start, prefix)
+        except lmdb.Error as error:
+            if not self.is_over:
+                raise
+            message = f"a scan of {table.name!r} ends with its view: use it up within the callback of `read`"
+            raise UsageError(message) from error
+
+    def _scan(self, table: Table[K, R], start: bytes, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         with self.txn.cursor(db=self._handles[table.name]) as cursor:
             begin = max(start, prefix)
             if not (cursor.set_range(begin) if begin else cursor.first()):
@@ -89,12 +106,14 @@ class RowWriter(RowReader):
         self.bumped: dict[int, int] = {}
         """Component to its generation after this transaction, for those that went up."""
 
-    def put(self, table: Table[K, R], key: K, record: R) -> None:
-        """Store a record."""
+    def put(self, table: Table[K, R], key: K, record: R) -> int:
+        """Store a record, and return how many bytes it takes."""
         raw = table.pack_key(key)
-        self.txn.put(raw, table.encode(raw, record), db=self._handles[table.name])
+        value = table.encode(raw, record)
+        self.txn.put(raw, value, db=self._handles[table.name])
         if self.is_logging and table.is_logged:
             self.changes.append(Change(table.number, raw, ChangeKind.PUT))
+        return len(value)
 
     def delete(self, table: Table[K, R], key: K) -> bool:
         """Remove a record, and say whether there was one."""

@@ -6,7 +6,7 @@ thread, which sleeps no longer than to the next one, or the waiting thread itsel
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import count
 from typing import Final
@@ -15,7 +15,14 @@ from latewood.catalog.generations import Waiter, WaiterHeap, Watermarks
 from latewood.catalog.tables.generation import WaiterSnapshot
 from latewood.clock import Clock
 from latewood.errors import ClosedError, UnavailableError, WaitExpired
-from latewood.limits import CATALOG_WAITER_LOOK_MS, CATALOG_WAITERS_MAX, CATALOG_WAITERS_STORED
+from latewood.limits import (
+    CATALOG_WAITER_LOOK_MS,
+    CATALOG_WAITERS_MAX,
+    CATALOG_WAITERS_STORED,
+    U32_MAX,
+    U64_MAX,
+    check_number,
+)
 
 _MS: Final = 1_000_000
 _LOOK_S: Final = CATALOG_WAITER_LOOK_MS / 1000
@@ -40,6 +47,9 @@ class WaitHandle:
             try:
                 return self._future.result(timeout=_LOOK_S)
             except TimeoutError:
+                generation = self._room.look(self.waiter)  # Whoever was to tell may have been interrupted.
+                if generation is not None and not self._future.done():
+                    return generation
                 self._room.expire()
 
     def done(self) -> bool:
@@ -80,15 +90,19 @@ class WaitRoom:
         """Return a wait, which may be over already.
 
         Raises:
+            UsageError: these are no numbers that can be stored.
             UnavailableError: too many wait.
             ClosedError: the catalog is closed.
         """
+        check_number(component, U32_MAX, "component")
+        check_number(target, U64_MAX, "generation")
+        if deadline_ms is not None:  # It is stored by the next commit, which others share.
+            check_number(deadline_ms, U64_MAX, "deadline_ms")
         now_ms = self._clock.now_ns() // _MS
         patience_end_s = None if deadline_ms is None else time.monotonic() + max(0, deadline_ms - now_ms) / 1000
         outcome: int | BaseException | None = None
         with self._lock:
-            if self._closed:
-                raise type(self._closed)(*self._closed.args)
+            self.check_open()
             handle = WaitHandle(self, Waiter(next(self._ids), component, target, deadline_ms, patience_end_s))
             if self._watermarks[component] >= target:
                 outcome = self._watermarks[component]
@@ -103,6 +117,26 @@ class WaitRoom:
         if outcome is not None:
             handle.resolve(outcome)
         return handle
+
+    def check_open(self) -> None:
+        """Raise ClosedError if nothing more comes."""
+        if self._closed:
+            raise type(self._closed)(*self._closed.args)
+
+    def abandon(self, reason: ClosedError) -> None:
+        """Let nobody wait any more in a forked child; whoever held the lock is not there."""
+        self._lock = threading.Lock()
+        self._closed = reason
+
+    def look(self, waiter: Waiter) -> int | None:
+        """Return where a waiter's component is if its generation has come, else None.
+
+        Raises:
+            ClosedError: nothing more comes.
+        """
+        self.check_open()
+        generation = self._watermarks[waiter.component]
+        return generation if generation >= waiter.target else None
 
     def cancel(self, handle: WaitHandle) -> bool:
         """Take somebody out."""
@@ -122,8 +156,7 @@ class WaitRoom:
             found = [
                 (self._handles.pop(w.waiter_id), generations[w.component]) for w in self._heap.satisfied(generations)
             ]
-        for handle, generation in found:
-            handle.resolve(generation)
+        _tell(found)
 
     def expire(self) -> None:
         """Tell everybody whose deadline has come."""
@@ -132,8 +165,7 @@ class WaitRoom:
         now_ms = self._clock.now_ns() // _MS
         with self._lock:
             found = [self._handles.pop(w.waiter_id) for w in self._heap.expired(now_ms, time.monotonic())]
-        for handle in found:
-            handle.resolve(_expiry(handle.waiter))
+        _tell([(handle, _expiry(handle.waiter)) for handle in found])
 
     def sleep_s(self) -> float | None:
         """Return how long nobody need look at the clock; None: until somebody comes."""
@@ -162,8 +194,17 @@ class WaitRoom:
             self._closed = reason
             self._heap.drain()
             handles, self._handles = list(self._handles.values()), {}
-        for handle in handles:
-            handle.resolve(type(reason)(*reason.args))
+        _tell([(handle, type(reason)(*reason.args)) for handle in handles])
+
+
+def _tell(found: Sequence[tuple[WaitHandle, int | BaseException]]) -> None:
+    """Tell each of them, whatever the callback of one raises."""
+    for number, (handle, outcome) in enumerate(found, start=1):
+        try:
+            handle.resolve(outcome)
+        except BaseException:
+            _tell(found[number:])
+            raise
 
 
 def _expiry(waiter: Waiter) -> WaitExpired:

@@ -9,7 +9,8 @@ the writer's work itself, for its own batch: it *leads*.  That saves two changes
 commit.  Meanwhile the writer's thread keeps off, so there is one writer at any moment.
 
 Whoever was answered wakes the next one in line itself: waking all at once would have them fight for the interpreter.
-A wake-up that gets lost, because its thread was interrupted, costs the others no more than `_LOST_WAKE_S`.
+A wake-up that gets lost, because its thread was interrupted, costs the others no more than `_LOST_WAKE_S`; one of
+the writer itself no more than `_LOOK_S`.
 """
 
 import logging
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 _logger: Final = logging.getLogger(__name__)
 _LOST_WAKE_S: Final = 0.1
+_LOOK_S: Final = 5.0
+"""So often the writer looks at its queue though nobody woke it."""
 _COMMITS_TO_A_LOOK: Final = 16
 """Commits between two looks at how full the map is."""
 
@@ -102,18 +105,22 @@ class Writer:
             Backpressure, ClosedError, Poisoned: as `submit` does.
         """
         me = threading.get_ident()
-        if me in (self._thread.ident, self._leader):
+        if self.is_mine:
             message = "a callback of the catalog must not wait for a commit: the writer would wait for itself"
             raise UsageError(message)
         if self._env.is_read_here:
             message = "commit after `read`, not in its callback: the map could not grow"
             raise UsageError(message)
         ticket = Ticket(ops)
-        self._submit(ticket, me)
-        if self._leader == me:
-            self._lead(ticket)
-        else:
-            self._wait(ticket)
+        try:
+            self._submit(ticket, me)
+            if self._leader == me:
+                self._lead(ticket)
+            else:
+                self._wait(ticket)
+        finally:
+            if self._leader == me:  # An interrupt came before the work began, or as it ended.
+                self._step_down()
         if ticket.error is not None:
             raise ticket.error
         assert ticket.receipt is not None
@@ -147,7 +154,7 @@ class Writer:
             if must_wake:
                 self._wanted = 0
         if must_wake:
-            self._wake.release()
+            self._ring()
 
     def _lead(self, ticket: Ticket) -> None:
         """Do the writer's work for one batch, in the thread that sent it."""
@@ -159,15 +166,19 @@ class Writer:
                 self._broken = error
             raise
         finally:
-            with self._mutex:
-                self._leader = 0
-                self._expected = 1 + len(self._queue)
-                must_wake = self._wanted > 0 and bool(self._queue or self._broken or self._is_stopping)
-                if must_wake:
-                    self._wanted = 0
-            if must_wake:
-                self._wake.release()
+            self._step_down()
         self._room.announce()
+
+    def _step_down(self) -> None:
+        """Let the writer's thread, or another leader, begin."""
+        with self._mutex:
+            self._leader = 0
+            self._expected = 1 + len(self._queue)
+            must_wake = self._wanted > 0 and bool(self._queue or self._broken or self._is_stopping)
+            if must_wake:
+                self._wanted = 0
+        if must_wake:
+            self._ring()
 
     def _wait(self, ticket: Ticket) -> None:
         """Return once a batch was answered, and wake the next in line."""
@@ -184,6 +195,10 @@ class Writer:
         with self._mutex:
             must_wake, self._wanted = self._wanted > 0, 0
         if must_wake:
+            self._ring()
+
+    def _ring(self) -> None:
+        with suppress(RuntimeError):  # It woke by itself, because this came too late.
             self._wake.release()
 
     def stop(self, last: Callable[[], Sequence[Op]]) -> None:
@@ -200,6 +215,11 @@ class Writer:
         self._thread.join()
         if isinstance(self._closed, Poisoned):
             raise self._refusal()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the calling thread is the writer's, or leads: it must not wait for the writer."""
+        return threading.get_ident() in (self._thread.ident, self._leader)
 
     @property
     def is_alive(self) -> bool:
@@ -223,7 +243,7 @@ class Writer:
         except Poisoned as error:
             reason = error
             _logger.error("%s", error)  # noqa: TRY400 - the stack says nothing that the text does not
-        except Exception as error:
+        except BaseException as error:
             _logger.exception("the writer of the catalog")
             reason = Poisoned(f"the writer broke: {error!r}; reopen the catalog")
             reason.__cause__ = error
@@ -261,12 +281,13 @@ class Writer:
         return group
 
     def _sleep(self, seconds: float | None) -> None:
-        if self._wake.acquire(timeout=-1 if seconds is None else max(0.0, seconds)):
+        """Sleep until woken, at most so long; and never for ever: whoever was to ring may have been interrupted."""
+        if self._wake.acquire(timeout=_LOOK_S if seconds is None else max(0.0, min(seconds, _LOOK_S))):
             return
         with self._mutex:
             was_woken, self._wanted = self._wanted == 0, 0
         if was_woken:
-            self._wake.acquire()
+            self._wake.acquire(timeout=_LOST_WAKE_S)
 
     def _serve(self, group: list[Ticket]) -> None:
         try:
@@ -276,12 +297,21 @@ class Writer:
             raise
         self._look_at_map()
         self._answer(group)
-        self._room.announce()
+        self._announce()
 
     def _look_at_map(self) -> None:
         self._commits += 1
         if self._commits % _COMMITS_TO_A_LOOK == 0 and self._env.is_low():
-            self._env.grow(patient=False)  # If readers are in the way: at the next look, or when the map is full.
+            try:
+                self._env.grow(patient=False)  # If readers are in the way: at the next look, or when the map is full.
+            except LatewoodError as error:  # What was committed is durable all the same.
+                _logger.warning("%s", error)
+
+    def _announce(self) -> None:
+        try:
+            self._room.announce()
+        except BaseException:
+            _logger.exception("a callback of somebody who waited for a generation")
 
     def _answer(self, group: list[Ticket]) -> None:
         waiting = [ticket for ticket in group if ticket.future is None]
@@ -297,7 +327,7 @@ class Writer:
             waiting[0].latch.release()
         for ticket in group:
             if ticket.future is not None and ticket.loop is None:
-                _settle(ticket)
+                _settle_safely(ticket)
         for loop in {ticket.loop for ticket in in_loops}:
             _settle_in(loop, [ticket for ticket in in_loops if ticket.loop is loop])
 
@@ -352,6 +382,14 @@ def _settle(ticket: Ticket) -> None:
     else:
         assert ticket.receipt is not None
         ticket.future.set_result(ticket.receipt)
+
+
+def _settle_safely(ticket: Ticket) -> None:
+    """Tell who waits; what their callbacks raise, though it be no Exception, must not end the writer."""
+    try:
+        _settle(ticket)
+    except BaseException:
+        _logger.exception("a callback of a commit")
 
 
 def _settle_in(loop: "Loop | None", tickets: Sequence[Ticket]) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from latewood.cli.human import parse_duration, parse_size, parse_time
+from latewood.cli.human import parse_time
+from latewood.settings.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
     _IntegerType = click.ParamType[int]

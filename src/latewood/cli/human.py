@@ -8,43 +8,13 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from latewood.settings.units import UNITS_MS, parse_duration
+
 _MS: Final = 1_000_000
 _SECOND_MS: Final = 1000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PREFIXES: Final = "KMGTP"
 _KIBI: Final = 1024
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kKMGTP]?)(i?B)?", re.ASCII)
-_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
-_DURATION_PART: Final = re.compile(r"([\d.]+)(ms|s|m|h|d|w)", re.ASCII)
-_UNITS_MS: Final = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes in `4096`, `64KiB`, `64K`, `1.5MB`.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if not match or (match[3] == "iB" and not match[2]):
-        message = f"{text!r} is not a size; write bytes, or a unit as in 512KiB, 64MiB, 1.5GB"
-        raise ValueError(message)
-    base = 1000 if match[3] == "B" and match[2] else _KIBI
-    power = _PREFIXES.index(match[2].upper()) + 1 if match[2] else 0
-    return int(float(match[1]) * base**power) if "." in match[1] else int(match[1]) * base**power
-
-
-def parse_duration(text: str) -> int:
-    """Return the milliseconds in `250ms`, `30s`, `1h30m`, `7d`.
-
-    Raises:
-        ValueError: it is none of these.
-    """
-    plain = text.strip().lower().replace(" ", "")
-    if not _DURATION.fullmatch(plain):
-        message = f"{text!r} is not a duration; write a number and a unit, as in 250ms, 30s, 1h30m, 7d"
-        raise ValueError(message)
-    return round(sum(float(number) * _UNITS_MS[unit] for number, unit in _DURATION_PART.findall(plain)))
 
 
 def parse_time(text: str, now_ns: int) -> int:
@@ -93,10 +63,10 @@ def format_duration(duration_ms: float) -> str:
     """Return `0.4ms`, `12ms`, `3.2s`, or the two largest units, as in `2h5m`."""
     if duration_ms < _SECOND_MS:
         return f"{duration_ms:.3g}ms"
-    if duration_ms < _UNITS_MS["m"]:
+    if duration_ms < UNITS_MS["m"]:
         return f"{duration_ms / _SECOND_MS:.3g}s"
     rest, parts = int(duration_ms), list[str]()
-    for unit, unit_ms in _UNITS_MS.items():
+    for unit, unit_ms in UNITS_MS.items():
         count, rest = divmod(rest, unit_ms)
         if count:
             parts.append(f"{count}{unit}")

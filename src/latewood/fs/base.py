@@ -124,6 +124,10 @@ class FileSystem(Protocol):
         """Remove a file."""
         ...
 
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all that is in it, if it is there.  After a crash some of it may be left."""
+        ...
+
     def lock(self, path: Path) -> Lock:
         """Take the lock file at `path`, making it if need be.
 

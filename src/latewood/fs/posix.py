@@ -8,6 +8,7 @@ import errno
 import fcntl
 import mmap
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -272,6 +273,11 @@ class PosixFS:
         """Remove a file."""
         with _errors_of(path):
             path.unlink()
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all that is in it, if it is there."""
+        with _errors_of(path), suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
     def lock(self, path: Path) -> PosixLock:
         """Take the lock file at `path`."""

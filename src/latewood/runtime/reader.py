@@ -188,11 +188,12 @@ class DatabaseReader:
                 raise CorruptError(f"record {sequence}: {error}", shard.log.path, 0) from error
         return DatabaseRecord(shard.number, sequence, timestamp_ns, ext_id, key, payload)
 
-    def _start(self, shard: Shard, start: ReaderStart, stored: int | None) -> int:
+    @staticmethod
+    def _start(shard: Shard, start: object, stored: int | None) -> int:
         if isinstance(start, datetime):
             return shard.find_timestamp(nanoseconds(start))
         if isinstance(start, Mapping):
-            return start.get(shard.number, shard.first() if stored is None else stored)
+            return int(start.get(shard.number, shard.first() if stored is None else stored))
         match start:
             case "resume":
                 return shard.first() if stored is None else stored

@@ -4,6 +4,7 @@ One process has a store open to write; any number may read it.  The composition 
 """
 
 import threading
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -37,10 +38,12 @@ from latewood.runtime.database import Database
 from latewood.runtime.description import store_description
 from latewood.runtime.inventory import Inventory
 from latewood.runtime.layout import DatabaseLayout, StoreLayout, is_store
+from latewood.runtime.opening import load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.readers import Readers
 from latewood.runtime.shard import Shard
 from latewood.runtime.site import DatabaseSite, StoreSite
+from latewood.settings.settings import Settings
 from latewood.types import DbId, JobId
 
 if TYPE_CHECKING:
@@ -53,11 +56,13 @@ _MS: Final = 1_000_000
 class Store:
     """Databases, their catalog and their jobs.  Thread-safe.  Use it as a context manager, or call `close`."""
 
-    def __init__(self, site: StoreSite, mode: Mode, job_options: JobOptions | None) -> None:
+    def __init__(self, site: StoreSite, mode: Mode, job_options: JobOptions | None, settings: Settings) -> None:
         """Hold the parts; `Store.open` is what opens a store."""
         self._site, self._mode = site, mode
         self.catalog: Final = site.catalog
         self.layout: Final = site.layout
+        self.settings: Final = settings
+        """From `latewood.toml` and the environment; what was passed to `open` is not in them."""
         self.recovered: RecoveryReport | None = None
         """What the opening put right; None of a store that was opened to read."""
         self.jobs: Final = JobManager(site.catalog, job_options, clock=site.clock)
@@ -84,22 +89,29 @@ class Store:
     ) -> Self:
         """Open a store, making it if it is not there, and recover what a crash left.
 
+        What is not given comes from the environment, or from `latewood.toml` in the root: the tier from `archive.url`,
+        the keys from `encryption.key_file`, and so on; see docs/guide/settings.md.
+
         Raises:
             Locked: another process has it open to write.
             NotFoundError: nothing to read is there.
             CatalogCorrupted: the catalog is damaged: `latewood rebuild --catalog`.
-            UsageError: the directory holds something else.
+            UsageError: the directory holds something else, or a setting is not understood.
         """
         fs, clock, layout = fs or PosixFS(), clock or SystemClock(), StoreLayout(Path(root))
         if not str(root):
             raise UsageError("a store needs a directory")
+        settings = load_settings(layout.root, fs)
+        tier = open_archive(settings, layout.root, fs) if tier is None else tier
+        keys = open_keys(settings, layout.root, fs) if keys is None else keys
+        catalog_options, job_options = catalog_options or settings.catalog, job_options or settings.jobs
         if mode == "w":
             _check_directory(fs, layout)
             fs.make_directory(layout.databases)
         with ExitStack() as undo:
             catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
             site = StoreSite(fs, clock, catalog, layout, tier, keys)
-            store = cls(site, mode, job_options)
+            store = cls(site, mode, job_options, settings)
             site.find = store.site_of
             if mode == "w":
                 store.recovered = recover(catalog, clock)
@@ -113,7 +125,8 @@ class Store:
     ) -> Database:
         """Make a database and return it.  Durable on return.
 
-        Options are those of `DatabaseOptions`, as an object or by name.
+        Options are those of `DatabaseOptions`, as an object, or by name; by name, those that are not given are as the
+        store's settings say under `[database]`.
 
         Raises:
             BadName: the name cannot be a file name.
@@ -122,7 +135,7 @@ class Store:
         """
         self._check_writable()
         check_name(name, "database")
-        options = _options(options, chosen)
+        options = _options(options, chosen, self.settings.database)
         check_shards(shards)
         with self._lock:
             if self._find(name) is not None:
@@ -167,6 +180,21 @@ class Store:
     def drop(self, name: str) -> None:
         """Let a database be gone.  Its files stay until `purge`; its name is free."""
         self._set_status(name, DbTombstoned(tombstoned_at_ms=self._site.clock.now_ns() // _MS))
+
+    def purge(self) -> list[str]:
+        """Remove for good what is left of databases that were dropped; return the names of those that are gone.
+
+        One whose chunks a fork shares stays, out of sight, until the fork needs them no more.
+
+        Raises:
+            UsageError: objects of one are archived, and the store has no archive now.
+        """
+        self._check_writable()
+        from latewood.runtime.purge import purge_database  # noqa: PLC0415 - rarely needed
+
+        rows = self.catalog.read(lambda view: list(view.dbs()))
+        dropped = [(db_id, record) for db_id, record in rows if isinstance(record.status, DbTombstoned)]
+        return [record.name for db_id, record in dropped if purge_database(self._site, self._dropped(db_id, record))]
 
     def fork(self, name: str, new_name: str) -> Database:
         """Make a database that begins as another one's chunks are now, and shares their files.  Durable on return.
@@ -215,8 +243,8 @@ class Store:
             pool.tick()
         return done
 
-    def start_workers(self, workers: int = 2) -> WorkerPool:
-        """Run jobs in the background until the store is closed.
+    def start_workers(self, workers: int | None = None) -> WorkerPool:
+        """Run jobs in the background until the store is closed; `workers` is as the settings say if it is not given.
 
         Raises:
             UsageError: they run already.
@@ -225,7 +253,7 @@ class Store:
         with self._lock:
             if self._pool is not None:
                 raise UsageError("the workers run already")
-            self._pool = WorkerPool(self.jobs, self.handlers, workers=workers).start()
+            self._pool = WorkerPool(self.jobs, self.handlers, workers=workers or self.settings.workers).start()
             return self._pool
 
     @property
@@ -272,6 +300,14 @@ class Store:
         layout = self.layout.located(record.options.wal_dir)
         logs: Callable[[int], Queue] = lambda shard: database.shards[shard].log  # noqa: E731 - a log for each
         return DatabaseSite(db_id, record, layout, self._site, logs, database.readers().floor)
+
+    def _dropped(self, db_id: DbId, record: DbRecord) -> DatabaseSite:
+        def no_log(shard: int) -> Queue:
+            message = f"database {record.name!r} is gone, and so is its shard {shard}"
+            raise NotFoundError(message)
+
+        layout = self.layout.located(record.options.wal_dir)
+        return DatabaseSite(db_id, record, layout, self._site, no_log, lambda _: None)
 
     def _opened(self, db_id: DbId, record: DbRecord) -> Database:
         if (known := self._databases.get(db_id)) is not None:
@@ -383,11 +419,11 @@ def _log_options(record: DbRecord, first_sequence: int) -> LogOptions:
     )
 
 
-def _options(options: DatabaseOptions | None, chosen: dict[str, Any]) -> DatabaseOptions:
+def _options(options: DatabaseOptions | None, chosen: dict[str, Any], usual: Mapping[str, Any]) -> DatabaseOptions:
     if options is not None and chosen:
         raise UsageError("give options as an object or by name, not both")
     try:
-        return options or DatabaseOptions(**chosen)
+        return options or DatabaseOptions(**{**usual, **chosen})
     except TypeError as error:
         raise UsageError(str(error).replace("DatabaseOptions.__init__()", "create_database")) from None
 

@@ -143,6 +143,13 @@ class MemFS:
             self.counts.removes += 1
             self.change_names((self._directory_at(path.parent), path.name, None))
 
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and all that is in it, if it is there."""
+        with self.changing("remove_tree", path):
+            if self.exists(path):
+                self._check_writable(path)
+                self.change_names((self._directory_at(path.parent), path.name, None))
+
     def lock(self, path: Path) -> MemLock:
         """Take the lock file at `path`, making it if need be.
 

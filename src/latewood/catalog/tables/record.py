@@ -23,7 +23,7 @@ import msgspec
 
 from latewood.errors import CatalogCorrupted, UnsupportedVersion, UsageError
 from latewood.kernel import crc32c
-from latewood.limits import check_name
+from latewood.limits import CATALOG_VALUE_BYTES_MAX, check_name
 
 HEADER_SIZE: Final = 6
 _LAYOUT: Final = struct.Struct(
@@ -158,14 +158,17 @@ class Table(Generic[K, R]):
         """Return a record's value under `key`.
 
         Raises:
-            UsageError: a field holds what it cannot hold.
+            UsageError: a field holds what it cannot hold, or all of it is too large.
         """
         try:
             body = _ENCODER.encode(record)
             self._decoder.decode(body)  # Construction checks no types: what could not be read is not written.
-        except (msgspec.MsgspecError, OverflowError, TypeError) as error:
+        except (msgspec.MsgspecError, OverflowError, TypeError, ValueError, RecursionError) as error:
             message = f"this {type(record).__name__} cannot be stored: {error}"
             raise UsageError(message) from error
+        if len(body) > CATALOG_VALUE_BYTES_MAX:
+            message = f"this {type(record).__name__} has {len(body):,} bytes; at most {CATALOG_VALUE_BYTES_MAX:,}"
+            raise UsageError(message)
         head = self._version_bytes
         checksum = crc32c(body, crc32c(self._salt + key + head))
         return head + checksum.to_bytes(4, "little") + body

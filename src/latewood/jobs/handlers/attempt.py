@@ -83,6 +83,10 @@ class Attempt:
             lambda view: [Row(key.chunk_id, record) for key, record in view.chunks(self.db_id)],
         )
 
+    def row(self, chunk_id: ChunkId) -> ChunkRecord | None:
+        """Return one of them as it is now, or None."""
+        return self.context.read(lambda view: view.chunk(self.db_id, chunk_id))
+
     def commit(self, name: str, decide: Decide) -> bool:
         """Decide, and commit that as one; return whether there was something to change.  Step `name` comes before.
 

@@ -101,7 +101,7 @@ def _evict_chunk(attempt: Attempt, tier: Tier, row: Row) -> None:
 
 def _remove(attempt: Attempt, row: Row) -> None:
     """Remove a file that its row does not claim any more."""
-    found = attempt.context.read(lambda view: view.chunk(attempt.db_id, row.chunk_id))
+    found = attempt.row(row.chunk_id)
     if found is None or has_file(found) or is_file_shared(attempt, found):
         return
     remove_file(attempt, found)

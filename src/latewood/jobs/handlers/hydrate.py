@@ -111,7 +111,7 @@ def _hydrate_chunk(attempt: Attempt, tier: Tier, row: Row) -> None:
 
     if attempt.change("commit hydrated", row.chunk_id, hydrated):
         settle_local(attempt, "commit hydrated", row.chunk_id, record)
-    elif (found := attempt.context.read(lambda view: view.chunk(attempt.db_id, row.chunk_id))) is None or is_purging(
-        found
-    ):
+        return
+    found = attempt.row(row.chunk_id)
+    if found is None or found.purging:
         remove_file(attempt, record)  # It was retired meanwhile.

@@ -1,0 +1,71 @@
+"""What a store is opened with: its settings, its archive and its keys.
+
+The thin shell around `latewood.settings`: reads `latewood.toml` in the store's root, and the environment.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from latewood.archive.keys import KeyRing
+from latewood.archive.opening import open_tier
+from latewood.archive.tier import Tier
+from latewood.errors import UsageError
+from latewood.fs import FileSystem
+from latewood.runtime.layout import StoreLayout
+from latewood.runtime.options import DatabaseOptions
+from latewood.settings.settings import Settings, make_settings, read_settings_file
+
+
+def load_settings(
+    root: Path,
+    fs: FileSystem,
+    *,
+    environ: Mapping[str, str] | None = None,
+    chosen: Mapping[str, object] | None = None,
+) -> Settings:
+    """Return the settings of a store; what was `chosen`, by key, counts first, then `environ`, then the file.
+
+    Raises:
+        UsageError: a setting is not understood; the text says where it is, and what would be.
+    """
+    path = StoreLayout(root).settings
+    return make_settings(
+        DatabaseOptions,
+        file=read_settings_file(fs, path),
+        file_name=str(path),
+        environ=os.environ if environ is None else environ,
+        chosen=chosen,
+    )
+
+
+def open_archive(settings: Settings, root: Path, fs: FileSystem) -> Tier | None:
+    """Return the tier that chunks are archived to; None: there is none.  Nothing is sent.
+
+    Raises:
+        UsageError: the URL, or a setting of its client, is not understood.
+    """
+    url = settings.archive_url
+    if url is None:
+        return None
+    try:
+        return open_tier(url if urlsplit(url).scheme else str(root / url), fs, settings.object_store)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"archive.url needs {error.name}: install latewood[archive]") from error
+
+
+def open_keys(
+    settings: Settings, root: Path, fs: FileSystem, environ: Mapping[str, str] | None = None
+) -> KeyRing | None:
+    """Return the keys of encrypted chunks; None: there are none.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: the file or the variable has no keys.
+    """
+    if settings.key_file is not None:
+        return KeyRing.from_file(fs, root / settings.key_file)
+    if settings.key_environment is not None:
+        return KeyRing.from_environment(os.environ if environ is None else environ, settings.key_environment)
+    return None
