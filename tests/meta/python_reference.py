@@ -29,7 +29,21 @@ to do about each: [operating](../guide/operating.md#when-an-error-says-). A payl
 `latewood.__version__` is the version of the package.
 """
 _FUNCTIONS: Final = ("open",)
-_CLASSES: Final = ("Queue", "Reader", "LogOptions", "RetentionPolicy", "Record", "ReaderInfo", "LogStats", "Log")
+_CLASSES: Final = (
+    "Queue",
+    "Reader",
+    "LogOptions",
+    "RetentionPolicy",
+    "Record",
+    "ReaderInfo",
+    "LogStats",
+    "Log",
+    "Store",
+    "Database",
+    "DatabaseReader",
+    "DatabaseOptions",
+    "DatabaseRecord",
+)
 _RECORD: Final = {
     "sequence": "Its number in the log, which never changes.",
     "timestamp_ns": "When it was appended, in nanoseconds since 1970, or the time that the caller gave.",
@@ -48,6 +62,8 @@ _INSIDE: Final = {
     "inheriting",
     "make_durable",
     "retention_plan",
+    "site_of",
+    "stored",
     "stream",
     "view",
 }
