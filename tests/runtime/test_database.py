@@ -7,7 +7,16 @@ import msgspec
 import pytest
 
 import latewood
-from latewood.errors import BadName, ClosedError, CorruptError, Locked, NotFoundError, ReadOnlyError, UsageError
+from latewood.errors import (
+    BadName,
+    ClosedError,
+    CorruptError,
+    JobFailed,
+    Locked,
+    NotFoundError,
+    ReadOnlyError,
+    UsageError,
+)
 from latewood.runtime import Store
 from latewood.runtime.sharding import shard_of
 
@@ -240,3 +249,26 @@ def test_a_dropped_database_can_be_purged(root: Path) -> None:
         assert list(store.create_database("clicks").scan()) == []
     with Store.open(root) as store:
         assert [record.name for _, record in store.databases()] == ["clicks"]
+
+
+def test_a_job_is_done_by_its_name(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    db.append_many([b"%d" % number for number in range(10)], keys=[b"%d" % number for number in range(10)])
+    assert store.run_job("flush", "clicks", seal=True).progress_done == 10
+    store.run_job("checkpoint", "clicks")
+    assert {one.log_first_sequence for one in db.stats()} == {one.next_sequence for one in db.stats()}
+    assert sorted(int(record.payload) for record in db.scan()) == list(range(10))
+    with pytest.raises(JobFailed, match="archive"):
+        store.run_job("archive", "clicks")
+    with pytest.raises(UsageError, match="dance"):
+        store.run_job("dance", "clicks")
+
+
+def test_workers_in_the_background_do_jobs_too(store: Store) -> None:
+    db = store.create_database("clicks")
+    db.append(b"x")
+    store.start_workers()
+    store.run_job("flush", "clicks", seal=True)
+    assert store.generation == 1
+    with pytest.raises(UsageError, match="already"):
+        store.start_workers()

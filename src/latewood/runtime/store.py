@@ -15,22 +15,32 @@ from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
 from latewood.catalog.tables import (
+    Completed,
     Component,
     DbActive,
     DbDraining,
     DbRecord,
     DbTombstoned,
     JobKind,
+    JobRecord,
     WalStateKey,
     WalStateRecord,
 )
 from latewood.clock import Clock, SystemClock
-from latewood.errors import CorruptError, NotFoundError, ReadOnlyError, UsageError
+from latewood.errors import (
+    CorruptError,
+    JobFailed,
+    NotFoundError,
+    ReadOnlyError,
+    UniqueJobAlreadyPending,
+    UsageError,
+)
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.jobs.handlers.store import store_handlers
+from latewood.jobs.kinds import kind_of
 from latewood.limits import check_name
 from latewood.log import LogOptions
 from latewood.queue import Queue, open_queue
@@ -233,6 +243,31 @@ class Store:
             message = f"there is no database {database!r}"
             raise NotFoundError(message)
         return self.jobs.enqueue(kind, payload, db_id=found[0])
+
+    def run_job(self, kind: str | int, database: str, **payload: Any) -> JobRecord:
+        """Have a job of a database done and return it: `flush`, `checkpoint`, `compact`, `archive`, `evict` and so on.
+
+        Does whatever else is due on the way, in this thread; if workers run, waits for them instead.
+
+        Raises:
+            JobFailed: it failed for good, or backs off; the error says why.
+            NotFoundError: there is no such database.
+            UsageError: there is no such kind.
+        """
+        number = kind_of(kind) if isinstance(kind, str) else kind
+        try:
+            job_id = self.enqueue(number, database, **payload)
+        except UniqueJobAlreadyPending as pending:
+            job_id = pending.job_id
+        if self._pool is not None:
+            self._pool.wait_until_idle()
+        else:
+            self.run_jobs()
+        job = self.jobs.get(job_id)
+        if not isinstance(job.state, Completed):
+            reason = job.last_error.message if job.last_error else type(job.state).__name__
+            raise JobFailed(f"job {job_id}, {kind} of {database!r}: {reason}")
+        return job
 
     def run_jobs(self) -> list[JobId]:
         """Run every job that is due, in this thread, and return their ids.  A job that fails backs off by itself."""
