@@ -6,7 +6,8 @@ LatewoodError
 │   ├── RecordTooLarge  no segment could ever hold it
 │   └── ReadOnlyError   the log was opened to read
 ├── NotFoundError       nothing is there: check the path or the name
-│   └── KeyNotFound     the key that it was encrypted with is not among those given
+│   ├── KeyNotFound     the key that it was encrypted with is not among those given
+│   └── EntryMissing    the parent log does not have, or no longer has, that entry
 ├── AccessDenied        an object store refused: check the credentials and what they may do
 ├── ConflictError       another change came first: read again, decide again
 │   ├── ObjectConflict  a tier holds other bytes under that name
@@ -21,12 +22,14 @@ LatewoodError
 │   ├── DiskFull        free some space; what was acknowledged is safe
 │   ├── CatalogFull     the catalog has come to its map_bytes_max: raise it
 │   ├── Backpressure    the queue to the writer stayed full; nothing was written
+│   ├── Overloaded      a limit of a replica is reached: back off, then try again
 │   ├── WaitExpired     the deadline came before the generation
 │   ├── TierUnavailable     an object store did not answer, or not in time
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── UnsupportedVersion  upgrade this program; the data is fine
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
+│   ├── Diverged            a partition holds something else than its parent log says
 │   └── ReaderAhead         the log went back behind the reader: start it anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
@@ -73,6 +76,17 @@ class NotFoundError(LatewoodError):
 
 class KeyNotFound(NotFoundError):
     """A chunk is encrypted with a key that is not among those given, or that has another secret under its id."""
+
+
+class EntryMissing(NotFoundError):
+    """An entry that the parent log does not have: not yet, or no longer."""
+
+    def __init__(self, index: int, first_index: int, last_index: int) -> None:
+        super().__init__(index, first_index, last_index)
+        self.index, self.first_index, self.last_index = index, first_index, last_index
+
+    def __str__(self) -> str:
+        return f"entry {self.index} is not among those from {self.first_index} to {self.last_index}"
 
 
 class AccessDenied(LatewoodError):
@@ -162,6 +176,18 @@ class Backpressure(UnavailableError):
     """The queue to the writer stayed full.  Nothing was written."""
 
 
+class Overloaded(UnavailableError):
+    """A limit is reached, of one partition or, where `partition_id` is None, of the whole.  Nothing was written."""
+
+    def __init__(self, partition_id: int | None, limit: str, value: int, bound: int) -> None:
+        super().__init__(partition_id, limit, value, bound)
+        self.partition_id, self.limit, self.value, self.bound = partition_id, limit, value, bound
+
+    def __str__(self) -> str:
+        where = "all partitions together" if self.partition_id is None else f"partition {self.partition_id}"
+        return f"{where}: {self.limit} would be {self.value:,}, at most {self.bound:,}; back off and try again"
+
+
 class WaitExpired(UnavailableError):
     """The deadline came before what was waited for."""
 
@@ -202,6 +228,12 @@ class ManifestCorrupted(CorruptError):
     """The manifest is not sound, or does not agree with the segments."""
 
     mend = "run `latewood rebuild` to make it again from the segments"
+
+
+class Diverged(CorruptError):
+    """A partition holds something else than its parent log says, or misses what stood before."""
+
+    mend = "stop this node, keep its files, and have it take a snapshot from its peers"
 
 
 class ReaderAhead(CorruptError):

@@ -111,6 +111,10 @@ class Pond:
     def db(self) -> Database:
         return self.store.database(NAME)
 
+    @property
+    def db_dir(self) -> Path:
+        return self.store.layout.located(self.db.record.options.wal_dir).root
+
     # -- appending --------------------------------------------------------------------------------------------
 
     def append(self, payload: bytes, key: bytes | None = None, ext_id: int = 0) -> None:

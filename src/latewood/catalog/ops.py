@@ -231,9 +231,10 @@ class BumpGeneration(Op, frozen=True):
     def apply(self, rows: RowWriter) -> None:
         """Note it; the writer stores every component's sum once, at the end of its transaction."""
         current = generation_of(rows, self.component)
-        check_number(self.increment, U64_MAX - current, "increment")
-        if self.component == Component.CATALOG or not self.increment:
-            message = f"generation of component {self.component} cannot be raised by {self.increment}"
+        increment: object = self.increment  # Whoever calls this may not have checked its type.
+        is_sound = isinstance(increment, int) and 0 < increment <= U64_MAX - current
+        if self.component == Component.CATALOG or not is_sound:
+            message = f"generation of component {self.component}, {current}, cannot be raised by {increment!r}"
             raise UsageError(message)
         rows.bumped[self.component] = current + self.increment
 

@@ -1,18 +1,20 @@
-"""The loop behind `latewood append`: from standard input into a log.
+"""The loop behind `latewood append`: from standard input into a log, or a database.
 
 A record is acknowledged when it is durable, never sooner.  While the input goes on that is at most `FLUSH_DELAY_S`
 after the record was read; records that arrive together share a flush.
 """
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
-from latewood.cli.batch import Batch, decode_json, decode_lines
+from latewood.cli.batch import Batch
 from latewood.cli.interruption import Interruption
 from latewood.cli.output import write_bytes
 from latewood.cli.source import LineSource
 from latewood.errors import LatewoodError, RecordTooLarge, UnavailableError
+from latewood.log.roll import check_payload
 from latewood.queue import Queue
 
 FLUSH_DELAY_S: Final = 0.05
@@ -20,16 +22,94 @@ _JSON_GROWTH: Final = 6
 """A byte of a payload takes at most so many in JSON: `\\u0000`."""
 
 
+class Sink(Protocol):
+    """Where records go."""
+
+    segment_bytes_max: int
+    is_ordered: bool
+    """Whether a batch that was cut short has its first records in, and none of the others."""
+
+    @property
+    def written(self) -> int:
+        """How many records were appended."""
+        ...
+
+    @property
+    def durable(self) -> int:
+        """How many of them are durable."""
+        ...
+
+    def append(self, batch: Batch) -> None:
+        """Append all of them; nothing of it if one of them is too large."""
+        ...
+
+    def stored_bytes(self, batch: Batch, index: int) -> int:
+        """Return the length of what is stored of one record."""
+        ...
+
+    def flush(self) -> str:
+        """Make everything durable, and return a line for each record that became so."""
+        ...
+
+    def place(self) -> str:
+        """Return where the durable ones are."""
+        ...
+
+
+class LogSink:
+    """A log."""
+
+    is_ordered = True
+
+    def __init__(self, log: Queue) -> None:
+        self._log = log
+        self.segment_bytes_max = log.options.segment_bytes_max
+        self._first = self._acknowledged = log.next_sequence
+
+    @property
+    def written(self) -> int:
+        """How many records were appended."""
+        return self._log.next_sequence - self._first
+
+    @property
+    def durable(self) -> int:
+        """How many of them are durable."""
+        return self._acknowledged - self._first
+
+    def append(self, batch: Batch) -> None:
+        """Append all of them, or nothing."""
+        self._log.append_many(batch.payloads, ext_ids=batch.ext_ids, timestamps_ns=batch.timestamps_ns)
+
+    def stored_bytes(self, batch: Batch, index: int) -> int:
+        """Return the length of a payload."""
+        return len(batch.payloads[index])
+
+    def flush(self) -> str:
+        """Make everything durable, and return the sequences that became so."""
+        self._log.flush()
+        first, self._acknowledged = self._acknowledged, self._log.durable_sequence
+        return "".join(f"{sequence}\n" for sequence in range(first, self._acknowledged))
+
+    def place(self) -> str:
+        """Return the sequences."""
+        return f"sequences {self._first} to {self._acknowledged - 1}"
+
+
 class Appending:
     """One run, and what it has done so far."""
 
-    def __init__(self, log: Queue, interruption: Interruption, *, is_json: bool, ext_id: int, ack: bool) -> None:
-        self._log, self._interruption, self._ack = log, interruption, ack
-        line_bytes_max = log.options.segment_bytes_max * (_JSON_GROWTH if is_json else 1)
-        self._source = LineSource(line_bytes_max)
-        self._is_json, self._ext_id = is_json, ext_id
+    def __init__(
+        self,
+        sink: Sink,
+        decode: Callable[[list[bytes]], Batch],
+        interruption: Interruption,
+        *,
+        ack: bool,
+        is_json: bool,
+    ) -> None:
+        self._sink, self._decode, self._interruption, self._ack = sink, decode, interruption, ack
+        self._source = LineSource(sink.segment_bytes_max * (_JSON_GROWTH if is_json else 1))
         self._lines = 0
-        self._first = self._acknowledged = log.next_sequence
         self._due_at: float | None = None
 
     def run(self, *, durable: bool) -> None:
@@ -51,11 +131,9 @@ class Appending:
 
     def summary(self) -> str:
         """Return how many records there were."""
-        durable, written = self._acknowledged - self._first, self._log.next_sequence - self._acknowledged
-        text = "nothing was appended"
-        if durable:
-            text = f"{durable:,} appended and durable, sequences {self._first} to {self._acknowledged - 1}"
-        return f"{text}; {written:,} more are written, and not known to be durable" if written else text
+        durable, more = self._sink.durable, self._sink.written - self._sink.durable
+        text = f"{durable:,} appended and durable, {self._sink.place()}" if durable else "nothing was appended"
+        return f"{text}; {more:,} more are written, and not known to be durable" if more else text
 
     def _step(self, delay_s: float) -> None:
         """Take what has arrived, or wait for it as long as nothing else is due."""
@@ -64,40 +142,46 @@ class Appending:
             ready = self._source.wait(patience_s)
         if ready:
             self._append(self._source.read())
-            if self._due_at is None and self._log.next_sequence > self._acknowledged:
+            if self._due_at is None and self._sink.written > self._sink.durable:
                 self._due_at = time.monotonic() + delay_s
         if self._due_at is not None and time.monotonic() >= self._due_at:
             self._acknowledge()
 
     def _append(self, lines: list[bytes]) -> None:
-        batch = decode_json(lines) if self._is_json else decode_lines(lines, self._ext_id)
+        batch = self._decode(lines)
         if batch.payloads:
-            begun = self._log.next_sequence
+            begun = self._sink.written
             try:
-                self._log.append_many(batch.payloads, ext_ids=batch.ext_ids, timestamps_ns=batch.timestamps_ns)
+                self._sink.append(batch)
             except RecordTooLarge:
-                self._append_singly(batch)
+                self._append_fitting(batch)
+                raise
             except UnavailableError as error:
-                self._say_where_to_resume(error, batch, self._log.next_sequence - begun)
+                self._say_where_to_resume(error, batch, self._sink.written - begun)
                 raise
         if batch.failure:
             self._blame(batch.failure, batch.numbers[-1])
             raise batch.failure
         self._lines += len(lines)
 
-    def _append_singly(self, batch: Batch) -> None:
+    def _append_fitting(self, batch: Batch) -> None:
         """Append those before the record that does not fit, and say which one it is."""
-        for payload, ext_id, timestamp_ns, number in batch.rows():
+        for index in range(len(batch.payloads)):
             try:
-                self._log.append(payload, ext_id=ext_id, timestamp_ns=timestamp_ns)
+                check_payload(self._sink.stored_bytes(batch, index), self._sink.segment_bytes_max)
             except RecordTooLarge as error:
-                self._blame(error, number)
+                if index:
+                    self._sink.append(batch.cut(index))
+                self._blame(error, batch.numbers[index])
                 raise
 
     def _say_where_to_resume(self, error: LatewoodError, batch: Batch, appended: int) -> None:
         """Say which line is the first that was not appended, in place of how many of this batch were."""
         error.__notes__ = []
-        if appended < len(batch.numbers):
+        first, last = self._lines + batch.numbers[0] + 1, self._lines + batch.numbers[len(batch.payloads) - 1] + 1
+        if not self._sink.is_ordered:
+            error.add_note(f"of lines {first} to {last} of the input {appended:,} were appended, all before them were")
+        elif appended < len(batch.numbers):
             line = self._lines + batch.numbers[appended] + 1
             error.add_note(f"line {line} of the input is the first that was not appended: resume there")
 
@@ -107,7 +191,6 @@ class Appending:
     def _acknowledge(self) -> None:
         """Make everything durable, then say so."""
         self._due_at = None
-        self._log.flush()
-        first, self._acknowledged = self._acknowledged, self._log.durable_sequence
-        if self._ack and self._acknowledged > first:
-            write_bytes("".join(f"{sequence}\n" for sequence in range(first, self._acknowledged)).encode())
+        lines = self._sink.flush()
+        if self._ack and lines:
+            write_bytes(lines.encode())

@@ -1,7 +1,7 @@
 """The kinds of arguments that commands take, and those that many commands share."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -74,3 +74,15 @@ def segment_options(function: F) -> F:
         help="Records between two entries of a segment's index.  [new log: 1024]",
     )
     return size(interval(function))
+
+
+def refuse_options(options: Mapping[str, object], what: str) -> None:
+    """Refuse options that only something else has.
+
+    Raises:
+        UsageError: one of them was given.
+    """
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        message = f"--{given[0].replace('_', '-')} is for {what}"
+        raise click.UsageError(message, click.get_current_context())

@@ -52,7 +52,7 @@ def run_jobs(
         manager = JobManager(catalog, JobOptions(lease_ms=lease_ms or _USUAL.lease_ms))
         for kind in enqueued:
             manager.enqueue(kind)
-        journal = _Journal(manager, output)
+        journal = Journal(manager, output)
         pool = WorkerPool(manager, handlers, workers=workers, on_outcome=journal.note)
         with journal.printed():
             _work(pool, follow=follow, stop_ms=30_000 if stop_ms is None else stop_ms)
@@ -133,7 +133,7 @@ def _tell_what_waits(catalog: Catalog, handlers: Handlers) -> None:
         say("still not finished: " + ", ".join(f"{count} {name}" for name, count in waiting.items()))
 
 
-class _Journal:
+class Journal:
     """What came of the attempts; told by the workers' threads, one at a time."""
 
     def __init__(self, manager: JobManager, output: Output) -> None:

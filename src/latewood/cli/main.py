@@ -25,8 +25,19 @@ COMMANDS: Final = {
     "readers": "List, move and remove named readers.",
     "cleanup": "Delete the segments that nobody needs.",
     "seal": "Seal the open segment and begin the next.",
-    "verify": "Check that a log is sound.",
-    "rebuild": "Make a lost or corrupt manifest again from the segments.",
+    "verify": "Check that a log or a store is sound.",
+    "rebuild": "Make a lost or corrupt manifest or catalog again.",
+    "db": "Make, list, fork and let go of the databases of a store.",
+    "status": "Show a store on one screen.",
+    "chunks": "List the chunks of a store, and look into them.",
+    "flush": "Make chunks of what is in the logs of a store.",
+    "compact": "Make few large chunks of many small ones.",
+    "archive": "Copy chunks to the archive, and prove the copies.",
+    "evict": "Remove local files of chunks that are archived.",
+    "hydrate": "Bring archived chunks back as local files.",
+    "retain": "Let go of chunks that the retention of a database does not keep.",
+    "work": "Run the jobs of a store.",
+    "config": "Show the settings of a store.",
     "jobs": "List, run, retry, cancel and watch jobs.",
     "catalog": "Look at a catalog, and check it.",
     "doctor": "Say what is installed, and what the disk is like.",
@@ -174,7 +185,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.group(name="latewood", cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which.")
 def program() -> None:
-    """Look at, fill and mend durable logs.
+    """Look at, fill and mend durable logs, and stores of them.
 
     Exit codes: 0 fine, 1 failed, 2 usage, 3 not found, 4 corruption found, 5 locked, 130 interrupted.
     """

@@ -9,6 +9,7 @@ from latewood.cli.confirmation import ask, confirmed
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.opening import open_to_read
 from latewood.cli.output import Output, output_format
+from latewood.cli.store_argument import database_at
 from latewood.errors import NotFoundError
 from latewood.queue import Queue
 from latewood.queue.listing import ReaderStatus, list_readers
@@ -25,7 +26,14 @@ def readers() -> None:
 @directory
 @output_format
 def ls(directory: Path, output: Output) -> int:
-    """List the readers of the log in DIR.  Exits 4 if the file of one is damaged, or the log went back behind it."""
+    """List the readers of the log in DIR, or of the database that is named as STORE/DATABASE.
+
+    Exits 4 if the file of one is damaged, or the log went back behind it.
+    """
+    if place := database_at(directory):
+        from latewood.cli.database_readers import list_database_readers  # noqa: PLC0415 - LMDB, only for a store
+
+        return list_database_readers(place, output)
     with open_to_read(directory) as log:
         found = list_readers(log)
     output.rows(ReaderStatus._fields, found)
@@ -38,7 +46,14 @@ def ls(directory: Path, output: Output) -> int:
 @click.option("--max", "lag_max", type=SEQUENCE, help="Exit 1 if a reader lags by more records than this.")
 @output_format
 def lag(directory: Path, name: str | None, lag_max: int | None, output: Output) -> int:
-    """Say how many records the readers of the log in DIR, or the one called NAME, have still to commit."""
+    """Say how many records the readers of the log in DIR, or the one called NAME, have still to commit.
+
+    DIR may also be a database, named as STORE/DATABASE.
+    """
+    if place := database_at(directory):
+        from latewood.cli.database_readers import show_lag  # noqa: PLC0415 - as above
+
+        return show_lag(place, name, lag_max, output)
     with open_to_read(directory) as log:
         found = list_readers(log) if name is None else [_find(log, name)]
     output.rows(_LAG_COLUMNS, [(one.name, one.lag, one.behind_ms) for one in found])
@@ -67,13 +82,25 @@ def seek(
     latest: bool,
     create: bool,
 ) -> int:
-    """Move the reader called NAME of the log in DIR.  Durable when it returns.
+    """Move the reader called NAME of the log in DIR, or of a database, STORE/DATABASE.  Durable when it returns.
 
     A reader whose file is damaged is mended by this, and so is one that the log went back behind.
     """
     if [sequence is not None, time_ns is not None, earliest, latest].count(True) != 1:
         message = "give exactly one of --sequence, --time, --earliest and --latest"
         raise click.UsageError(message, click.get_current_context())
+    if place := database_at(directory):
+        from latewood.cli.database_readers import seek_reader  # noqa: PLC0415 - as above
+
+        return seek_reader(
+            place,
+            name,
+            "earliest" if earliest else "latest" if latest else None,
+            sequence,
+            time_ns,
+            output,
+            create=create,
+        )
     with open_to_read(directory) as log:
         before = None if create and name not in _names(log) else _find(log, name).sequence
         if time_ns is not None:
@@ -89,7 +116,14 @@ def seek(
 @click.argument("name")
 @confirmed
 def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
-    """Forget the reader called NAME of the log in DIR, so that it holds no segment back any more."""
+    """Forget the reader called NAME of the log in DIR, so that it holds no segment back any more.
+
+    DIR may also be a database, named as STORE/DATABASE.
+    """
+    if place := database_at(directory):
+        from latewood.cli.database_readers import remove_reader  # noqa: PLC0415 - as above
+
+        return remove_reader(place, name, dry_run=dry_run, yes=yes)
     with open_to_read(directory) as log:
         found = _find(log, name)
         reader = f"reader {name!r} ({'damaged' if found.lag is None else f'at {found.sequence}, lag {found.lag:,}'})"

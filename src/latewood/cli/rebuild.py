@@ -1,4 +1,4 @@
-"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments."""
+"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments, or the catalog of a store."""
 
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from latewood.log.layout import Layout
 @directory
 @confirmed
 @click.option("--accept-loss", is_flag=True, help="Go ahead though records are missing or a segment is damaged.")
+@click.option("--catalog", "is_catalog", is_flag=True, help="DIR is a store: make its catalog again.")
 @output_format
-def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept_loss: bool) -> int:
+def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept_loss: bool, is_catalog: bool) -> int:
     """Read the segments of the log in DIR and write a manifest of those that are sound.
 
     Segments are never touched.  With problems, such as a missing segment, nothing is written unless --accept-loss is
@@ -27,7 +28,15 @@ def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept
 
     The report's `next_sequence_min` is the first sequence of the last segment: that one's records are counted when the
     log is opened, and new ones follow them.
+
+    With --catalog, DIR is a store whose catalog is lost or damaged.  It is made again from `database.json`, the logs,
+    the chunks and the archive; what was there is kept beside it, under another name.  Jobs are lost, and records are
+    not.  Exits 4 if something could not be read.
     """
+    if is_catalog:
+        from latewood.cli.catalog_rebuild import rebuild_store  # noqa: PLC0415 - LMDB and Arrow, only for a store
+
+        return rebuild_store(directory, output, dry_run=dry_run, yes=yes)
     look_first = not dry_run and not yes
     found = _rebuild(directory, dry_run=dry_run or look_first, accept_loss=accept_loss)
     if look_first and (accept_loss or not found.problems):

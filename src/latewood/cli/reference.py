@@ -31,6 +31,10 @@ Results go to stdout; messages and progress go to stderr, progress only to a ter
 **Deleting.** What deletes or overwrites asks first. `--yes` goes ahead without asking, `--dry-run` only looks; where
 there is no terminal to ask on, one of the two must be given.
 
+**Stores.** Where a command takes the directory of a log, most take a database of a store too, written as
+`STORE/DATABASE`: `latewood cat lake/clicks`. One process at a time has a store open to write; what only looks works
+beside it.
+
 **Errors** are one line on stderr that says what to do next. `LATEWOOD_DEBUG=1` shows where one comes from.
 
 | exit code | meaning |
@@ -38,9 +42,9 @@ there is no terminal to ask on, one of the two must be given.
 | 0 | fine, also when whoever reads the output closes the pipe |
 | 1 | failed |
 | 2 | usage: the call, or its input, is wrong |
-| 3 | not found: no such log, segment or reader |
+| 3 | not found: no such log, store, database, segment or reader |
 | 4 | corruption found |
-| 5 | locked: another process writes the log, or has the reader open |
+| 5 | locked: another process writes the log or the store, or has the reader open |
 | 130 | interrupted |
 
 ## Commands
@@ -77,7 +81,7 @@ def _subheading(context: click.Context) -> str:
 
 
 def _row(option: click.Option) -> str:
-    names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+    names = ", ".join(f"`{name}`" for name in sorted([*option.opts, *option.secondary_opts], key=len))
     value = "" if option.is_flag else f" {_value(option)}"
     default = f"  [default: {option.default}]" if option.show_default else ""
     return f"| {names}{value} | {option.help}{default} |".replace("  [", " [")

@@ -1,4 +1,4 @@
-"""`latewood tail DIR`: print the last records, and with -f those that come."""
+"""`latewood tail DIR`: print the last records of a log, or of a database, and with -f those that come."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +10,7 @@ from latewood.cli.errors import ExitCode
 from latewood.cli.opening import open_to_read
 from latewood.cli.output import Format
 from latewood.cli.records import chosen_format, print_records, record_format
+from latewood.cli.store_argument import database_at
 from latewood.kernel import Record
 from latewood.queue import Queue, Reader
 
@@ -25,7 +26,7 @@ _COUNT_DEFAULT = 10
 def tail(
     directory: Path, count: int | None, name: str | None, format_name: Format | None, *, follow: bool, raw: bool
 ) -> int:
-    """Print the last records of the log in DIR.
+    """Print the last records of the log in DIR, or of the database that is named as STORE/DATABASE.
 
     Works beside a writer, and outlives it: a writer that is killed and started again is followed on.  With --reader,
     records are printed from where the reader stopped, the oldest if it is new, and its position is committed after
@@ -35,9 +36,15 @@ def tail(
         message = "--count and --reader exclude each other: `latewood readers seek` moves a reader"
         raise click.UsageError(message, click.get_current_context())
     chosen = chosen_format(format_name, raw=raw)
+    last = _COUNT_DEFAULT if count is None else count
+    if place := database_at(directory):
+        from latewood.cli.database_reading import tail_database  # noqa: PLC0415 - LMDB and Arrow, only for a store
+
+        tail_database(place, last, name, chosen, follow=follow)
+        return ExitCode.OK
     with open_to_read(directory) as log:
         if name is None:
-            print_records(_last(log, _COUNT_DEFAULT if count is None else count, follow=follow), chosen)
+            print_records(_last(log, last, follow=follow), chosen)
         else:
             with log.reader(name) as reader:
                 print_records(_unread(reader, follow=follow), chosen)

@@ -105,7 +105,7 @@ class JobManager:
         check_number(delay_ms, U32_MAX * 1000, "delay_ms")
         if db_id is not None:
             txn.require(RequireDatabase(db_id))
-        job_id = txn.enqueue_job(
+        return txn.enqueue_job(
             JobRecord(
                 job_id=0,
                 created_at_ms=now_ms,
@@ -119,7 +119,6 @@ class JobManager:
                 updated_at_ms=now_ms,
             )
         )
-        return job_id
 
     def cancel(self, job_id: JobId) -> JobRecord:
         """Call a job off and return it: at once if it waits, else its worker is asked.  A finished one stays as it is.

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from latewood.catalog.tables import DbRecord
-from latewood.errors import CorruptError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
 from latewood.fs import FileSystem, replace_file
 from latewood.kernel import crc32c
 from latewood.types import DbId
@@ -19,11 +19,21 @@ VERSION: Final = 1
 _BYTES_MAX: Final = 1 << 20
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a fork: where its chunks are that it did not make itself."""
+
+    db_id: DbId
+    sequences: tuple[int, ...]
+    """Of each shard the first sequence that is the fork's own."""
+
+
 class Description(msgspec.Struct, frozen=True, kw_only=True):
     """One database."""
 
     db_id: DbId
     record: DbRecord
+    origin: Origin | None = None
+    """None: it is no fork."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,12 +42,23 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     database: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def store_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord) -> None:
+def store_description(
+    fs: FileSystem, path: Path, db_id: DbId, record: DbRecord, origin: Origin | None = None
+) -> None:
     """Write it, durably and at once."""
-    body = msgspec.json.encode(Description(db_id=db_id, record=record))
+    body = msgspec.json.encode(Description(db_id=db_id, record=record, origin=origin))
     file = _File(version=VERSION, checksum=f"{crc32c(body):08x}", database=msgspec.Raw(body))
     fs.make_directory(path.parent)
     replace_file(fs, path, msgspec.json.encode(file) + b"\n")
+
+
+def change_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord) -> None:
+    """Write it anew for a record that has changed; where a fork came from never does."""
+    try:
+        origin = load_description(fs, path).origin
+    except (CorruptError, NotFoundError):
+        origin = None
+    store_description(fs, path, db_id, record, origin)
 
 
 def load_description(fs: FileSystem, path: Path) -> Description:

@@ -4,16 +4,16 @@ Order: 1. The new logs, which go on where the chunks end.  2. One commit: the da
 it nothing refers to the logs; after it everything is there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from latewood.catalog.tables import ChunkKey, Component, DbActive, DbRecord, WalStateKey, WalStateRecord
+from latewood.catalog.tables import ChunkKey, ChunkRecord, Component, DbActive, DbRecord, WalStateKey, WalStateRecord
 from latewood.errors import ConflictError
 from latewood.runtime.database import Database
-from latewood.runtime.description import store_description
+from latewood.runtime.description import Origin, store_description
 from latewood.runtime.inventory import is_live
 from latewood.runtime.layout import DatabaseLayout
 from latewood.runtime.site import StoreSite
@@ -47,7 +47,8 @@ def fork_database(
             for shard, sequence in enumerate(applied):
                 make_log(layout.shard(shard), record, sequence)
             site.fs.make_directory(layout.chunks)
-            store_description(site.fs, layout.description, db_id, record)
+            origin = Origin(db_id=source.db_id, sequences=tuple(applied))
+            store_description(site.fs, layout.description, db_id, record, origin)
         try:
             _commit(site, source, db_id, record, applied, generation)
         except ConflictError:
@@ -64,17 +65,25 @@ def _commit(
     txn.put_db(db_id, record)
     for shard, sequence in enumerate(applied):
         txn.put_wal_state(WalStateKey(db_id, shard), WalStateRecord(last_applied_sequence=sequence))
-    rows = [
-        row
-        for _, row in site.catalog.scan_chunks(source.db_id)
-        if is_live(row) and row.sequence_max < applied[row.shard]
-    ]
+    rows = shared([row for _, row in site.catalog.scan_chunks(source.db_id)], applied)
     ids = site.catalog.reserve_ids(Component.CHUNK_IDS, len(rows)) if rows else range(0)
     for chunk_id, row in zip(ids, rows, strict=True):
         origin = source.db_id if row.origin_db_id is None else row.origin_db_id
         txn.upsert_chunk(ChunkKey(db_id, chunk_id), msgspec.structs.replace(row, origin_db_id=origin, supersedes=()))
     txn.bump_generation(Component.CHUNKS)
     txn.commit()
+
+
+def shared(rows: Iterable[ChunkRecord], applied: Sequence[int]) -> list[ChunkRecord]:
+    """Return the live chunks that a fork at these sequences begins with.  Pure.
+
+    Raises:
+        ConflictError: a compaction has joined what was flushed since with what belongs to the fork.
+    """
+    live = [row for row in rows if is_live(row)]
+    if any(row.sequence_min < applied[row.shard] <= row.sequence_max for row in live):
+        raise ConflictError("chunks were joined across the point of the fork; try again")
+    return [row for row in live if row.sequence_max < applied[row.shard]]
 
 
 def _record_of(site: StoreSite, source: Database, name: str, layout: DatabaseLayout) -> DbRecord:

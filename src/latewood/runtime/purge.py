@@ -28,7 +28,7 @@ def purge_database(site: StoreSite, database: DatabaseSite) -> bool:
         raise UsageError("the database has archived chunks: open the store with its archive to purge them too")
     _commit_rows(site, [(key, msgspec.structs.replace(row, purging=True)) for key, row in rows if not row.purging])
     kept = [row for _, row in rows if not _remove(site, database, row)]
-    if kept:
+    if kept or _is_home_of_others(site, database):
         return False
     _delete_rows(site, [key for key, _ in rows])
     site.fs.remove_tree(database.layout.root)
@@ -41,13 +41,19 @@ def purge_database(site: StoreSite, database: DatabaseSite) -> bool:
     return True
 
 
+def _is_home_of_others(site: StoreSite, database: DatabaseSite) -> bool:
+    """Say whether chunks of forks are in its directory, or named after it: also such as it has let go of itself."""
+    others = site.catalog.read(lambda view: [db_id for db_id, _ in view.dbs() if db_id != database.db_id])
+    rows = (row for db_id in others for _, row in site.catalog.scan_chunks(db_id))
+    return any(row.origin_db_id == database.db_id for row in rows)
+
+
 def _remove(site: StoreSite, database: DatabaseSite, row: ChunkRecord) -> bool:
     """Remove a chunk's object and file, unless another database shares them; return whether it did."""
     if any(not other.purging for other in database.sharers(row.file_name)):
         return row.origin_db_id is not None  # A fork just lets go; the origin keeps the file for it.
-    if (key := _object_key(row)) is not None and database.tier is not None:
-        with suppress(NotFoundError):
-            database.tier.delete(key)
+    if database.tier is not None:  # Also what the database that shared it has uploaded: it has the same key.
+        database.tier.delete(database.object_key(row))
     with suppress(NotFoundError):
         site.fs.remove(database.chunk_path(row))
     return True

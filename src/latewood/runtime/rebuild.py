@@ -1,18 +1,20 @@
 """Make a lost catalog again, from what is on the disk and in the archive.
 
-Reads `database.json` of every database, the footers of its chunks in both places, and its logs.  Jobs, metrics and the
-generations of old are lost; no record is.  Which chunks count is decided by `choose`, which is pure: those that no
-other was made from, as long as they do not overlap.
+Reads `database.json` of every database, all of its chunks in both places, and its logs.  Jobs, metrics and the
+generations of old are lost; no record is.  Nothing is removed, and what cannot be read keeps its place if nothing else
+has its records, so that no job ever takes it for an orphan.  Which chunks count is decided by `found.choose`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from latewood.archive.chunk import ChunkMeta
-from latewood.archive.chunk_reader import ChunkReader, open_chunk
+from msgspec.structs import replace
+
+from latewood.archive.chunk_reader import ChunkReader
+from latewood.archive.crypt import HEADER_SIZE, decode_header
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import ChunkName, parse_file_name, shard_prefix
-from latewood.archive.source import Digest, FileSource, digest_of
+from latewood.archive.source import FileSource, Source, digest_of
 from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
 from latewood.catalog.tables import (
@@ -28,24 +30,17 @@ from latewood.catalog.tables import (
     WalStateKey,
     WalStateRecord,
 )
-from latewood.errors import CorruptError, KeyNotFound, LatewoodError, NotFoundError, UsageError
+from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UnsupportedVersion, UsageError
 from latewood.fs import FileSystem
 from latewood.queue import open_queue
 from latewood.runtime.description import Description, load_description
+from latewood.runtime.found import Found, choose, gaps_of
 from latewood.runtime.layout import DatabaseLayout, StoreLayout
+from latewood.types import DbId
 
 _ROWS_IN_A_COMMIT: Final = 500
-
-
-class Found(NamedTuple):
-    """A chunk that was found, and where."""
-
-    name: ChunkName
-    meta: ChunkMeta
-    digest: Digest
-    key_id: str | None
-    is_local: bool
-    object_key: str | None
+_UNREADABLE: Final = (CorruptError, KeyNotFound, UnsupportedVersion)
+"""What is wrong with a chunk itself.  A tier that does not answer says nothing about it, and ends the rebuild."""
 
 
 class DatabaseReport(NamedTuple):
@@ -63,34 +58,14 @@ class DatabaseReport(NamedTuple):
     """What could not be read."""
 
 
-def choose(found: Iterable[Found]) -> tuple[list[Found], list[Found]]:
-    """Return the chunks of one shard that count, in order, and those that another one replaced.
+class Place(NamedTuple):
+    """Where chunks of a database may be: its own directory, or one that it was forked from."""
 
-    A chunk that was made from others takes their place.  Of two that overlap otherwise (a flush that ran twice) the one
-    that begins earlier counts, and of those that begin together the longer one.
-    """
-    everything = list(found)
-    replaced = {parent for one in everything for parent in one.meta.parents}
-    alive = [one for one in everything if one.name.token not in replaced]
-    alive.sort(key=lambda one: (one.meta.sequence_min, -one.meta.sequence_max, one.name.token))
-    chosen: list[Found] = []
-    for one in alive:
-        if not chosen or one.meta.sequence_min > chosen[-1].meta.sequence_max:
-            chosen.append(one)
-    tokens = {one.name.token for one in chosen}
-    return chosen, [one for one in everything if one.name.token not in tokens]
-
-
-def gaps_of(shard: int, chosen: list[Found], log_first: int) -> list[tuple[int, int, int]]:
-    """Return the sequences between the first chunk and the log that nothing holds."""
-    gaps, at = [], chosen[0].meta.sequence_min if chosen else log_first
-    for one in chosen:
-        if one.meta.sequence_min > at:
-            gaps.append((shard, at, one.meta.sequence_min))
-        at = one.meta.sequence_max + 1
-    if at < log_first:
-        gaps.append((shard, at, log_first))
-    return gaps
+    db_id: DbId
+    layout: DatabaseLayout
+    name: str
+    limits: tuple[int, ...] | None
+    """Of each shard the first sequence that is not part of it; None: all is."""
 
 
 def rebuild_catalog(
@@ -100,29 +75,65 @@ def rebuild_catalog(
 
     Raises:
         UsageError: the catalog is not empty.
+        AccessDenied, UnavailableError: the tier refused, or did not answer; begin again with an empty catalog.
     """
     if catalog.read(lambda view: next(iter(view.dbs()), None)) is not None:
         raise UsageError("the catalog has databases: move it away first, if it should be made again")
-    reports, last_id, last_chunk = [], 0, 0
-    for directory in fs.list(layout.databases):
-        database = DatabaseLayout(layout.databases / directory)
-        try:
-            description = load_description(fs, database.description)
-        except (CorruptError, NotFoundError) as error:
-            reports.append(DatabaseReport(directory, 0, 0, 0, 0, [], [str(error)]))
+    reports, known, last_id, last_chunk = _described(fs, layout)
+    alive = {one.record.name: db_id for db_id, one in sorted(known.items()) if not _is_gone(one)}
+    for db_id, description in known.items():
+        is_gone, name = _is_gone(description), description.record.name
+        if not is_gone and alive[name] != db_id:
+            problem = f"database {alive[name]} has its name; its files are left as they are"
+            reports.append(DatabaseReport(name, db_id, 0, 0, 0, [], [problem]))
             continue
-        if isinstance(description.record.status, DbTombstoned):
-            continue
-        report, last_chunk = _Rebuilding(fs, catalog, tier, keys, database, description).run(last_chunk)
-        last_id = max(last_id, description.db_id)
-        reports.append(report)
+        found = _Rebuilding(fs, catalog, tier, keys, _places(layout, known, db_id), description)
+        report, last_chunk = found.run(last_chunk)
+        reports += [] if is_gone else [report]  # Its rows are for its forks, and for `purge`.
     txn = catalog.begin_write()
     for component, last in ((Component.DB_IDS, last_id), (Component.CHUNK_IDS, last_chunk)):
         if last:
             txn.bump_generation(component, last)
     txn.bump_generation(Component.CHUNKS)
     txn.commit()
-    return reports
+    return sorted(reports, key=lambda report: report.db_id)
+
+
+def _described(
+    fs: FileSystem, layout: StoreLayout
+) -> tuple[list[DatabaseReport], dict[DbId, Description], DbId, int]:
+    """Return what databases say they are, reports of those that do not, and the last id that any of them has."""
+    reports, known, last_id = list[DatabaseReport](), dict[DbId, Description](), 0
+    for directory in fs.list(layout.databases):
+        number = directory.partition("-")[0]
+        db_id = int(number) if number.isascii() and number.isdigit() else 0
+        try:
+            description = load_description(fs, DatabaseLayout(layout.databases / directory).description)
+        except (CorruptError, NotFoundError) as error:
+            reports.append(DatabaseReport(directory, db_id, 0, 0, 0, [], [str(error)]))
+        else:
+            known[description.db_id] = description
+            db_id = max(db_id, description.db_id)
+        last_id = max(last_id, db_id)  # Also of those that are gone: their files are under it.
+    return reports, known, last_id, 0
+
+
+def _places(layout: StoreLayout, known: Mapping[DbId, Description], db_id: DbId) -> list[Place]:
+    """Return the directories of a database and of those that it was forked from, one after the other."""
+    places, limits, at = list[Place](), None, db_id
+    while at in known and len(places) <= len(known):
+        one = known[at]
+        places.append(Place(at, layout.located(one.record.options.wal_dir), one.record.name, limits))
+        if one.origin is None:
+            break
+        own = one.origin.sequences
+        limits = own if limits is None else tuple(map(min, limits, own))
+        at = one.origin.db_id
+    return places
+
+
+def _is_gone(description: Description) -> bool:
+    return isinstance(description.record.status, DbTombstoned)
 
 
 class _Rebuilding:
@@ -134,23 +145,26 @@ class _Rebuilding:
         catalog: Catalog,
         tier: Tier | None,
         keys: KeyRing | None,
-        layout: DatabaseLayout,
+        places: list[Place],
         description: Description,
     ) -> None:
         self._fs, self._catalog, self._tier, self._keys = fs, catalog, tier, keys
-        self._layout, self._db_id, self._record = layout, description.db_id, description.record
+        self._places, self._db_id, self._record = places, description.db_id, description.record
         self._problems: list[str] = []
+        origin = description.origin
+        if origin is not None and all(place.db_id != origin.db_id for place in places):
+            self._problems.append(f"it was forked from database {origin.db_id}, and what that is cannot be read")
 
     def run(self, last_chunk: int) -> tuple[DatabaseReport, int]:
         record, gaps, superseded, rows = self._record, list[tuple[int, int, int]](), 0, list[ChunkRecord]()
         applied = []
         for shard in range(record.wal_shards):
-            chosen, replaced = choose(self._found(shard))
             log_first = self._log_first(shard)
+            chosen, replaced = choose(self._found(shard), log_first)
             gaps += gaps_of(shard, chosen, log_first)
             superseded += len(replaced)
             rows += [self._row(one) for one in chosen]
-            applied.append(chosen[-1].meta.sequence_max + 1 if chosen else log_first)
+            applied.append(max(log_first or 0, chosen[-1].sequence_max + 1 if chosen else 0))
         self._commit(rows, applied, last_chunk)
         report = DatabaseReport(
             record.name, self._db_id, record.wal_shards, len(rows), superseded, gaps, self._problems
@@ -170,76 +184,105 @@ class _Rebuilding:
         txn.commit()
 
     def _found(self, shard: int) -> Iterator[Found]:
-        remote = dict(self._remote(shard))
-        for file_name in self._fs.list(self._layout.chunks):
-            name = parse_file_name(file_name)
-            if name is None or name.shard != shard:
-                continue
-            path = self._layout.chunks / file_name
-            source = FileSource(self._fs, path)
-            try:
-                digest = digest_of(source)
-            finally:
-                source.close()
-            if (one := self._read(name, digest, open_chunk_at=None)) is not None:
-                yield one._replace(object_key=remote.pop(name, None))
-        for name, key in remote.items():
-            assert self._tier is not None
-            if (one := self._read(name, None, open_chunk_at=key)) is not None:
-                yield one
+        for place in self._places:
+            directory = place.layout.chunks
+            local = {name for file in self._fs.list(directory) if (name := parse_file_name(file)) is not None}
+            remote = dict(self._remote(place, shard))
+            for name in sorted(local | remote.keys()):
+                is_within = place.limits is None or name.sequence_max < place.limits[shard]
+                if name.shard == shard and is_within:
+                    yield from self._look(place, name, remote.get(name), is_local=name in local)
 
-    def _remote(self, shard: int) -> Iterator[tuple[ChunkName, str]]:
+    def _remote(self, place: Place, shard: int) -> Iterator[tuple[ChunkName, str]]:
         if self._tier is None:
             return
-        for info in self._tier.list(shard_prefix(self._record.name, shard)):
+        for info in self._tier.list(shard_prefix(place.name, shard)):
             name = parse_file_name(info.key.rpartition("/")[2])
             if name is not None:
                 yield name, info.key
 
-    def _read(self, name: ChunkName, digest: Digest | None, *, open_chunk_at: str | None) -> Found | None:
+    def _look(self, place: Place, name: ChunkName, key: str | None, *, is_local: bool) -> Iterator[Found]:
+        """Read a chunk where it is; the object if the file is damaged."""
+        damaged: Found | None = None
+        if is_local:
+            one = self._read(place, name, FileSource(self._fs, place.layout.chunks / name.file_name))
+            if one is not None and one.meta is not None:
+                yield one._replace(is_local=True, object_key=key)
+                return
+            damaged = one and one._replace(is_local=True, object_key=key)
+        if key is not None:
+            assert self._tier is not None
+            one = self._read(place, name, TierSource(self._tier, key))
+            if one is not None and (one.meta is not None or damaged is None):
+                yield one._replace(object_key=key)
+                return
+        if damaged is not None:
+            yield damaged
+
+    def _read(self, place: Place, name: ChunkName, source: Source) -> Found | None:
+        """Return a chunk, with nothing believed that was not proved; None if it is another database's."""
+        origin = None if place.db_id == self._db_id else place.db_id
         try:
-            if open_chunk_at is None:
-                reader = open_chunk(self._fs, self._layout.chunks / name.file_name, self._keys)
-            else:
-                assert self._tier is not None
-                source = TierSource(self._tier, open_chunk_at)
-                digest = digest_of(source)
-                reader = ChunkReader(source, self._keys)
-        except (CorruptError, KeyNotFound, LatewoodError) as error:
+            digest = digest_of(source)
+            found = Found(name, None, digest, _key_id(name, source), is_local=False, object_key=None, origin=origin)
+            with ChunkReader(source, self._keys) as reader:
+                if reader.meta.database_id != place.db_id:
+                    return None  # Of one that had the same name before.
+                return found._replace(meta=reader.verify(), key_id=reader.key_id)
+        except _UNREADABLE as error:
+            self._problems.append(str(error))
+            return found
+        finally:
+            source.close()
+
+    def _log_first(self, shard: int) -> int | None:
+        """Return where a log begins; None if it cannot be read, and must be mended first."""
+        try:
+            with open_queue(self._places[0].layout.shard(shard), mode="r", fs=self._fs) as log:
+                return log.first_sequence
+        except (CorruptError, NotFoundError) as error:
             self._problems.append(str(error))
             return None
-        with reader:
-            assert digest is not None
-            local = open_chunk_at is None
-            return Found(name, reader.meta, digest, reader.key_id, local, open_chunk_at)
-
-    def _log_first(self, shard: int) -> int:
-        with open_queue(self._layout.shard(shard), mode="r", fs=self._fs) as log:
-            return log.first_sequence
 
     def _row(self, one: Found) -> ChunkRecord:
-        meta = one.meta
-        return ChunkRecord(
-            file_name=one.name.file_name,
+        meta, name = one.meta, one.name
+        row = ChunkRecord(
+            file_name=name.file_name,
             generation=1,
             size_bytes=one.digest.size,
             compression=CompressionCodec.ZSTD,
-            encrypted=one.name.encrypted,
+            encrypted=name.encrypted,
             residency=_residency(self._tier, one),
-            shard=meta.shard,
-            sequence_min=meta.sequence_min,
-            sequence_max=meta.sequence_max,
+            shard=name.shard,
+            sequence_min=one.sequence_min,
+            sequence_max=one.sequence_max,
+            row_count=one.sequence_max + 1 - one.sequence_min,
+            checksum=one.digest.checksum,
+            key_id=one.key_id,
+            origin_db_id=one.origin,
+        )
+        if meta is None:
+            return row
+        return replace(
+            row,
             segment_min=meta.segment_min,
             segment_max=meta.segment_max,
-            row_count=meta.row_count,
             ext_id_min=meta.ext_id_min,
             ext_id_max=meta.ext_id_max,
             timestamp_min_ns=meta.timestamp_min_ns,
             timestamp_max_ns=meta.timestamp_max_ns,
-            checksum=one.digest.checksum,
-            key_id=one.key_id,
             created_at_ms=meta.created_ns // 1_000_000,
         )
+
+
+def _key_id(name: ChunkName, source: Source) -> str | None:
+    """Return the key that a file names, which can be told without having it."""
+    if not name.encrypted:
+        return None
+    try:
+        return decode_header(source.read(0, min(HEADER_SIZE, source.size)), source.path).key_id
+    except _UNREADABLE:
+        return None
 
 
 def _residency(tier: Tier | None, one: Found) -> Local | LocalAndRemote | RemoteArchived:
@@ -247,4 +290,6 @@ def _residency(tier: Tier | None, one: Found) -> Local | LocalAndRemote | Remote
         return Local()
     where = RemoteObject(tier=tier.name, key=one.object_key)
     # A local copy proves nothing about the remote one, which archive or verify will read back.
-    return LocalAndRemote(object=where, verified=False) if one.is_local else RemoteArchived(object=where, verified=True)
+    if one.is_local:
+        return LocalAndRemote(object=where, verified=False)
+    return RemoteArchived(object=where, verified=one.meta is not None)

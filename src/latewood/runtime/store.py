@@ -45,7 +45,7 @@ from latewood.limits import check_name
 from latewood.log import LogOptions
 from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
-from latewood.runtime.description import store_description
+from latewood.runtime.description import change_description, store_description
 from latewood.runtime.inventory import Inventory
 from latewood.runtime.layout import DatabaseLayout, StoreLayout, is_store
 from latewood.runtime.opening import load_settings, open_archive, open_keys
@@ -408,7 +408,7 @@ class Store:
             txn = self.catalog.begin_write()
             txn.put_db(db_id, record)
             txn.commit()
-            store_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
+            change_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
             if isinstance(status, DbTombstoned) and (database := self._databases.pop(db_id, None)):
                 database.close()
 

@@ -1,7 +1,7 @@
 """Settings: everything that a store can be set up with, checked, and where each value came from."""
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, get_type_hints
@@ -97,7 +97,7 @@ def make_settings(
     own = {name: found[name].value for name in ("archive.url", "encryption.key_file", "encryption.key_environment")}
     if own["encryption.key_file"] is not None and own["encryption.key_environment"] is not None:
         raise UsageError("set one of encryption.key_file and encryption.key_environment, not both")
-    _checked(found, "database", lambda: database(**_values(found, "database", database)))
+    _made(found, "database", database)
     return Settings(
         archive_url=_text(own["archive.url"]),
         object_store=_made(found, "archive", archive) if archive else None,
@@ -146,13 +146,10 @@ def _object_store_options() -> "type[ObjectStoreOptions] | None":
 
 
 def _made(found: Mapping[str, Resolved], section: str, options: type[T]) -> T:
-    return _checked(found, section, lambda: options(**_values(found, section, options)))
-
-
-def _checked(found: Mapping[str, Resolved], section: str, make: Callable[[], T]) -> T:
     """Make options; what they refuse is told with the places that it came from."""
+    values = _values(found, section, options)
     try:
-        return make()
+        return options(**values)
     except UsageError as error:
         origins = [one.origin for key, one in found.items() if key.startswith(f"{section}.") and not one.is_default]
         raise UsageError(f"{', '.join(dict.fromkeys(origins))}: [{section}] {error}") from None

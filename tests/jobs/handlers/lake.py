@@ -17,12 +17,22 @@ from latewood.archive.object_store import ObjectStoreTier
 from latewood.archive.options import ChunkOptions
 from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
-from latewood.catalog.tables import ChunkRecord, DbOptions, DbRecord, JobKind, RetentionOptions
+from latewood.catalog.tables import (
+    ChunkKey,
+    ChunkRecord,
+    Component,
+    DbOptions,
+    DbRecord,
+    JobKind,
+    RetentionOptions,
+    WalStateKey,
+    WalStateRecord,
+)
 from latewood.errors import LatewoodError, NotFoundError
 from latewood.format import keyed
 from latewood.fs import FileSystem
 from latewood.jobs import JobManager, Outcome, WorkerPool
-from latewood.jobs.handlers.chunks import Row, gaps, has_file, live_rows, object_of
+from latewood.jobs.handlers.chunks import Row, gaps, has_file, has_verified_object, live_rows, object_of
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.jobs.handlers.store import store_handlers
 from latewood.log import LogOptions
@@ -112,7 +122,7 @@ class Lake:
         self, directory: Path, *, tier: str = "memory", has_keys: bool = False, chunk_options: ChunkOptions = SMALL
     ) -> None:
         directory.mkdir()
-        self.clock = FakeClock()
+        self.clock: Any = FakeClock()
         self.fs: Any = MortalFS(MemFS())
         self.catalog = Catalog.open(directory / "catalog.mdb", OPTIONS, clock=self.clock)
         inner = ObjectStoreTier.open("memory:///") if tier == "memory" else DirectoryTier(self.fs, Path("archive"))
@@ -151,17 +161,33 @@ class Lake:
 
     # -- what a test does -------------------------------------------------------------------------------------
 
-    def make_database(self, db_id: int, name: str) -> None:
+    def fork(self) -> None:
+        """Make another database that shares the live chunks of the first."""
+        ends = {shard: self.last_applied(shard) for shard in range(SHARDS)}
+        self.make_database(FORK, "fork", ends)
+        txn = self.catalog.begin_write()
+        for row in self.live():
+            origin = row.record.origin_db_id or DB
+            txn.upsert_chunk(ChunkKey(FORK, row.chunk_id), replace(row.record, origin_db_id=origin))
+        for shard, end in ends.items():
+            txn.put_wal_state(WalStateKey(FORK, shard), WalStateRecord(last_applied_sequence=end))
+        txn.bump_generation(Component.CHUNKS)
+        txn.commit()
+
+    def make_database(self, db_id: int, name: str, firsts: "dict[int, int] | None" = None) -> None:
         options = DbOptions(wal_dir=f"wal/{db_id}", chunk_dir=f"chunks/{db_id}")
         txn = self.catalog.begin_write()
-        txn.put_db(
-            db_id, DbRecord(name=name, created_at_ms=0, config_hash=HASH, wal_shards=SHARDS, options=options)
-        )
+        txn.put_db(db_id, DbRecord(name=name, created_at_ms=0, config_hash=HASH, wal_shards=SHARDS, options=options))
         txn.commit()
         for shard in range(SHARDS):
             log = open_queue(
                 f"wal/{db_id}/{shard}",
-                LogOptions(segment_bytes_max=4096, segment_records_max=16, keyed=True),
+                LogOptions(
+                    segment_bytes_max=4096,
+                    segment_records_max=16,
+                    keyed=True,
+                    first_sequence=(firsts or {}).get(shard, 0),
+                ),
                 fs=self.fs,
                 clock=self.clock,
                 background=False,
@@ -169,12 +195,19 @@ class Lake:
             log.reader(FLUSH_READER).close()
             self.logs[db_id, shard] = log
 
-    def keep(self, **retention: int) -> None:
-        """Give the database a policy."""
-        record = self.database(DB).record
+    def keep(self, db_id: int = DB, **retention: int) -> None:
+        """Give a database a policy."""
+        record = self.database(db_id).record
         options = replace(record.options, retention=RetentionOptions(**retention))
         txn = self.catalog.begin_write()
-        txn.put_db(DB, replace(record, options=options))
+        txn.put_db(db_id, replace(record, options=options))
+        txn.commit()
+
+    def change(self, row: Row, db_id: int = DB, **changes: Any) -> None:
+        """Change a chunk's row behind the jobs' back, as another job would."""
+        txn = self.catalog.begin_write()
+        txn.upsert_chunk(ChunkKey(db_id, row.chunk_id), replace(row.record, **changes))
+        txn.bump_generation(Component.CHUNKS)
         txn.commit()
 
     def append(self, count: int, shard: int | None = None) -> None:
@@ -291,10 +324,10 @@ class Lake:
         if has_file(record):
             is_there = self.fs._inner.exists(site.chunk_path(record))
             assert is_there, f"{record.file_name}: its row claims a file"
-        else:
+        if has_verified_object(record):
             named = object_of(record)
             assert named
-            assert named.key in self.keys_in_tier(), f"{record.file_name}: its row claims an object"
+            assert named.key in self.keys_in_tier(), f"{record.file_name}: its row vouches for an object"
 
     def _begin(self) -> None:
         self.manager = manager_of(self.catalog, self.clock)
@@ -313,16 +346,20 @@ def prove(
     prepare: Callable[[Lake], None],
     kind: int,
     payload: dict[str, Any] | None = None,
+    *,
+    is_damaged: bool = False,
     **options: Any,
 ) -> list[str]:
     """Kill a job before each of its steps, let another process finish it, and compare what is there in the end.
 
-    Returns the names of the steps.  What must hold at every moment is looked at before every step.
+    Returns the names of the steps.  What must hold at every moment is looked at before every step; what is damaged
+    can be read only at the end.
     """
-    wanted, names = _outcome(directory / "whole", prepare, kind, payload or {}, None, options)
+    case = prepare, kind, payload or {}, options
+    wanted, names = _outcome(directory / "whole", *case, None, deep=not is_damaged)
     assert names, "a job without a step proves nothing"
     for cut_at, name in enumerate(names):
-        found, _ = _outcome(directory / f"cut-{cut_at}", prepare, kind, payload or {}, cut_at, options)
+        found, _ = _outcome(directory / f"cut-{cut_at}", *case, cut_at, deep=False)
         assert found == wanted, f"killed before step {cut_at}, {name!r}, it ends elsewhere:\n{found}\nnot\n{wanted}"
     return names
 
@@ -332,12 +369,14 @@ def _outcome(
     prepare: Callable[[Lake], None],
     kind: int,
     payload: dict[str, Any],
-    cut_at: int | None,
     options: dict[str, Any],
+    cut_at: int | None,
+    *,
+    deep: bool,
 ) -> tuple[object, list[str]]:
     with Lake(directory, **options) as lake:
         prepare(lake)
-        lake.on_step = lambda _: lake.check(deep=cut_at is None)
+        lake.on_step = lambda _: lake.check(deep=deep)
         assert lake.run_cut(kind, payload, cut_at) == (cut_at is not None)
         names = list(lake.steps)
         lake.on_step = lambda _: None
@@ -368,7 +407,7 @@ def _normal(record: ChunkRecord) -> tuple[Any, ...]:
 
 
 def _pairs(batches: Iterator[Any] | Any) -> dict[int, tuple[bytes | None, bytes]]:
-    found = {}
+    found = dict[int, tuple[bytes | None, bytes]]()
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("sequence", "key", "payload"))
         found |= {sequence: (key, payload) for sequence, key, payload in zip(*columns, strict=True)}

@@ -29,9 +29,13 @@ def archive(attempt: Attempt) -> Result:
     """
     tier = attempt.tier()
     todo = [row for row in live_rows(attempt.rows()) if needs_upload(row.record)]
-    total, done, troubles = sum(row.record.size_bytes for row in todo), 0, Troubles()
+    total, done, troubles = (
+        sum(row.record.size_bytes for row in todo),
+        0,
+        Troubles(attempt, CorruptError, NotFoundError, ObjectConflict),
+    )
     for row in todo:
-        with troubles.met(CorruptError, NotFoundError, ObjectConflict):
+        with troubles.met_with([row]):
             archive_chunk(attempt, tier, row)
         done += row.record.size_bytes
         attempt.context.progress(done, total)

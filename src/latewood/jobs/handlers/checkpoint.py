@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from latewood.catalog import CatalogView, Op, RequireRecord
 from latewood.catalog.ops import PutWalState
-from latewood.catalog.tables import WAL_STATE, Component, WalStateKey, WalStateRecord
-from latewood.errors import ConflictError, LeaseLost
+from latewood.catalog.tables import WAL_STATE, ChunkRecord, Component, WalStateKey, WalStateRecord
+from latewood.errors import ConflictError, LeaseLost, Locked
 from latewood.jobs.handlers.attempt import COMMITS_MAX, Attempt
 from latewood.jobs.handlers.chunks import Row, has_file, has_verified_object, live_rows
-from latewood.jobs.handlers.proof import local_trouble
+from latewood.jobs.handlers.proof import local_trouble, looked_at
 from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.site import FLUSH_READER
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from latewood.types import ChunkId
 
 STEPS: Final = ("move reader", "clean log", "note checkpoint")
+_TRIES_MAX: Final = 50
+_PAUSE_MS: Final = 20
+"""The reader is held for milliseconds; a second means that somebody else uses its name."""
 
 
 def checkpoint(attempt: Attempt) -> Result:
@@ -34,9 +37,11 @@ def checkpoint(attempt: Attempt) -> Result:
     broken: list[ChunkId] = []
 
     def is_sound(row: Row) -> bool:
-        sound = _is_proved(attempt, row)
-        broken.extend([] if sound else [row.chunk_id])
-        return sound
+        attempt.context.check()
+        looked = looked_at(attempt, row.chunk_id, lambda record: _is_proved(attempt, record))
+        if looked is not None and not looked[1]:
+            broken.append(row.chunk_id)
+        return looked is not None and looked[1]
 
     for shard in attempt.shards:
         log, last_applied = attempt.db.log(shard), states.get(shard, WalStateRecord()).last_applied_sequence
@@ -50,13 +55,24 @@ def checkpoint(attempt: Attempt) -> Result:
 
 def release_log(attempt: Attempt, log: Queue, end: int | None = None) -> None:
     """Let the log go up to `end`, as far as its other readers do; None: as far as it was let go before."""
-    known = {reader.name: reader.sequence for reader in log.readers()}.get(FLUSH_READER, 0)
-    target = max(log.first_sequence, end or 0, known)
     attempt.step("move reader")
-    # Committed again even where it stands: a policy that ignores silent readers must never find this one silent.
-    log.reader(FLUSH_READER, start=target).close()
+    for _ in range(_TRIES_MAX):
+        try:
+            _move_reader(log, end or 0)
+        except Locked:  # Another job lets go of the same log at this moment.
+            attempt.context.wait(_PAUSE_MS)
+        else:
+            break
+    else:
+        _move_reader(log, end or 0)
     attempt.step("clean log")
     log.cleanup()
+
+
+def _move_reader(log: Queue, end: int) -> None:
+    known = {reader.name: reader.sequence for reader in log.readers()}.get(FLUSH_READER, 0)
+    # Committed again even where it stands: a policy that ignores silent readers must never find this one silent.
+    log.reader(FLUSH_READER, start=max(log.first_sequence, end, known)).close()
 
 
 def verified_end(rows: Sequence[Row], log_first: int, last_applied: int, is_sound: Callable[[Row], bool]) -> int:
@@ -75,11 +91,10 @@ def verified_end(rows: Sequence[Row], log_first: int, last_applied: int, is_soun
     return min(at, max(last_applied, log_first))
 
 
-def _is_proved(attempt: Attempt, row: Row) -> bool:
-    attempt.context.check()
-    if has_verified_object(row.record):
+def _is_proved(attempt: Attempt, record: ChunkRecord) -> bool:
+    if has_verified_object(record):
         return True
-    return has_file(row.record) and local_trouble(attempt, row.record) is None
+    return has_file(record) and local_trouble(attempt, record) is None
 
 
 def _snapshot(view: CatalogView, attempt: Attempt) -> tuple[int, dict[int, WalStateRecord], list[Row]]:

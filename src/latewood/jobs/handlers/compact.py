@@ -31,9 +31,9 @@ def compact(attempt: Attempt) -> Result:
     """Make one chunk of each run of neighbours that is worth it."""
     groups = _groups(attempt)
     total, done = sum(row.record.size_bytes for group in groups for row in group), 0
-    troubles = Troubles()
+    troubles = Troubles(attempt, CorruptError, NotFoundError)
     for group in groups:
-        with troubles.met(CorruptError, NotFoundError):
+        with troubles.met_with(group):
             _compact_group(attempt, group)
         done += sum(row.record.size_bytes for row in group)
         attempt.context.progress(done, total)

@@ -1,7 +1,7 @@
 """Which chunks are worth making one of.  Pure.
 
-Neighbours that are small become one chunk of about the target size.  A chunk is rewritten only together with others
-that are at least as large as itself in sum: so what a record is part of about doubles each time, and a record is
+Neighbours that are small become one chunk of up to the target size.  A chunk is rewritten only together with others
+that are at least half as large as itself in sum: so what a record is part of grows by half each time, and a record is
 rewritten a few times at most, however often small chunks come in behind it.
 """
 
@@ -13,6 +13,8 @@ from latewood.types import ChunkId
 COUNT_MIN: Final = 2
 COUNT_MAX: Final = 1024
 """Chunks that one compaction reads: each has a file open."""
+
+_RATIO_MAX: Final = 2
 
 
 class Piece(NamedTuple):
@@ -47,12 +49,12 @@ def _runs(pieces: Sequence[Piece], target_bytes: int) -> Iterator[list[Piece]]:
 
 
 def _worthwhile(run: list[Piece]) -> Iterator[list[Piece]]:
-    """Yield the parts of a run in which no chunk is larger than all others together."""
+    """Yield the parts of a run in which no chunk is more than twice as large as all others together."""
     if len(run) < COUNT_MIN:
         return
     largest = max(range(len(run)), key=lambda index: run[index].size_bytes)
     rest = sum(piece.size_bytes for piece in run) - run[largest].size_bytes
-    if run[largest].size_bytes <= rest:
+    if run[largest].size_bytes <= _RATIO_MAX * rest:
         yield run
         return
     yield from _worthwhile(run[:largest])

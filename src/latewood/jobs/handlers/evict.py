@@ -36,9 +36,13 @@ def evict(attempt: Attempt) -> Result:
         if is_only_remote(row.record) and attempt.fs.exists(attempt.db.chunk_path(row.record)):
             _remove(attempt, row)  # What an attempt that was cut has left.
     todo = [row for row in rows if _is_due(attempt, tier, row)]
-    total, done, troubles = sum(row.record.size_bytes for row in todo), 0, Troubles()
+    total, done, troubles = (
+        sum(row.record.size_bytes for row in todo),
+        0,
+        Troubles(attempt, CorruptError, NotFoundError),
+    )
     for row in todo:
-        with troubles.met(CorruptError, NotFoundError):
+        with troubles.met_with([row]):
             _evict_chunk(attempt, tier, row)
         done += row.record.size_bytes
         attempt.context.progress(done, total)

@@ -41,9 +41,13 @@ def hydrate(attempt: Attempt) -> Result:
         for row in live_rows(attempt.rows())
         if is_only_remote(row.record) and is_wanted(row, attempt.context.payload)
     ]
-    total, done, troubles = sum(row.record.size_bytes for row in todo), 0, Troubles()
+    total, done, troubles = (
+        sum(row.record.size_bytes for row in todo),
+        0,
+        Troubles(attempt, CorruptError, NotFoundError, UsageError),
+    )
     for row in todo:
-        with troubles.met(CorruptError, NotFoundError, UsageError):
+        with troubles.met_with([row]):
             _hydrate_chunk(attempt, tier, row)
         done += row.record.size_bytes
         attempt.context.progress(done, total)

@@ -4,7 +4,8 @@ Returns what is wrong instead of raising: a scrub goes on, and a repair chooses 
 (a store that does not answer, a missing key) is raised: it says nothing about the chunk.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from latewood.archive.chunk_reader import ChunkReader, open_chunk
 from latewood.archive.source import FileSource
@@ -13,9 +14,15 @@ from latewood.archive.tier import Tier, verify_object
 from latewood.catalog.tables import ChunkRecord
 from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UsageError
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import digest_of, object_of
+from latewood.jobs.handlers.chunks import digest_of, is_live, object_of
+from latewood.types import ChunkId
+
+T = TypeVar("T")
 
 MISSING: Final = "it is not there"
+
+_LOOKS_MAX: Final = 16
+"""How often a chunk that other jobs move about is looked at again; a later run will find it where it is."""
 
 
 def local_trouble(attempt: Attempt, record: ChunkRecord) -> str | None:
@@ -55,6 +62,21 @@ def remote_trouble(tier: Tier, record: ChunkRecord) -> str | None:
         return MISSING
     except CorruptError as error:
         return error.reason
+    return None
+
+
+def looked_at(attempt: Attempt, chunk_id: ChunkId, look: Callable[[ChunkRecord], T]) -> tuple[ChunkRecord, T] | None:
+    """Return a chunk's row, and what a look at its file or object found; None if it is not live, or keeps changing.
+
+    Rows change before files and objects do: so what was found is true of a row that is the same before and after.
+    """
+    for _ in range(_LOOKS_MAX):
+        record = attempt.row(chunk_id)
+        if record is None or not is_live(record):
+            return None
+        found = look(record)
+        if attempt.row(chunk_id) == record:
+            return record, found
     return None
 
 

@@ -31,7 +31,7 @@ from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, has_file, is_live, live_rows, marks_of, object_of, row_of
 from latewood.jobs.handlers.flush import records_of, segments_from
 from latewood.jobs.handlers.hydrate import replace_file
-from latewood.jobs.handlers.proof import MISSING, local_trouble, remote_trouble
+from latewood.jobs.handlers.proof import MISSING, local_trouble, looked_at, remote_trouble
 from latewood.jobs.handlers.registry import Result
 from latewood.types import ChunkId
 
@@ -62,7 +62,7 @@ def mend(attempt: Attempt) -> Result:
     todo = [row for row in live_rows(attempt.rows()) if chosen is None or row.chunk_id in chosen]
     lost = []
     for done, row in enumerate(todo, 1):
-        trouble = _mend_chunk(attempt, row)
+        trouble = _mend_chunk(attempt, row.chunk_id)
         lost += [] if trouble is None else [f"chunk {row.chunk_id} ({row.record.file_name}): {trouble}"]
         attempt.context.progress(done, len(todo))
     if lost:
@@ -87,13 +87,14 @@ def mending(attempt: Attempt, chunk_ids: Sequence[ChunkId]) -> list[Op]:
     return [EnqueueJob(job)]
 
 
-def _mend_chunk(attempt: Attempt, row: Row) -> str | None:
+def _mend_chunk(attempt: Attempt, chunk_id: ChunkId) -> str | None:
     """Make one chunk whole; return why that cannot be, or None."""
     attempt.context.check()
-    record = row.record
-    local = local_trouble(attempt, record)
-    named = object_of(record)
-    remote = remote_trouble(attempt.tier(), record) if named else MISSING
+    looked = looked_at(attempt, chunk_id, lambda record: _troubles(attempt, record))
+    if looked is None:
+        return None
+    record, (local, remote) = looked
+    row, named = Row(chunk_id, record), object_of(record)
     if local and remote:
         return _mend_from_log(attempt, row, f"the file: {local}; the object: {remote}" if named else local)
     if named is None:
@@ -102,8 +103,14 @@ def _mend_chunk(attempt: Attempt, row: Row) -> str | None:
         _mend_object(attempt, attempt.tier(), row, remote)
     elif local and has_file(record):
         replace_file(attempt, attempt.tier(), record)
-    _prove(attempt, row.chunk_id)
+    _prove(attempt, chunk_id)
     return None
+
+
+def _troubles(attempt: Attempt, record: ChunkRecord) -> tuple[str | None, str | None]:
+    """Return what is wrong with a chunk's file, and with its object."""
+    remote = remote_trouble(attempt.tier(), record) if object_of(record) else MISSING
+    return local_trouble(attempt, record), remote
 
 
 def _prove(attempt: Attempt, chunk_id: ChunkId) -> None:

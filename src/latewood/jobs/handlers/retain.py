@@ -54,12 +54,12 @@ def retain(attempt: Attempt) -> Result:
     _expire(attempt)
     _mark(attempt)
     due = [row for row in attempt.rows() if row.record.purging and _is_over(attempt, row.record)]
-    total, done, troubles = len(due), 0, Troubles()
+    total, done, troubles = len(due), 0, Troubles(attempt, UsageError, JobFailed)
     for at in range(0, total, _ROWS_IN_A_COMMIT):
         batch = due[at : at + _ROWS_IN_A_COMMIT]
         purged = []
         for row in batch:
-            with troubles.met(UsageError, JobFailed):
+            with troubles.met_with([row]):
                 purged += [row.chunk_id] if _purge(attempt, row.record) else []
         _forget(attempt, purged)
         done += len(batch)

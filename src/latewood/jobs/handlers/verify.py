@@ -19,7 +19,7 @@ from latewood.errors import JobFailed, KeyNotFound, UsageError
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, gaps, has_file, live_rows, object_of
 from latewood.jobs.handlers.orphans import strays
-from latewood.jobs.handlers.proof import MISSING, local_trouble, remote_trouble
+from latewood.jobs.handlers.proof import MISSING, local_trouble, looked_at, remote_trouble
 from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.report import FINDINGS_MAX, ScrubFinding, ScrubReport, Severity, store_report
@@ -37,7 +37,7 @@ def verify(attempt: Attempt) -> Result:
     scrub = _Scrub(attempt)
     for shard in attempt.shards:
         scrub.log(shard)
-    for row in scrub.rows:
+    for row in live_rows(scrub.rows):
         scrub.chunk(row)
     scrub.strays()
     ops = mending(attempt, sorted(scrub.broken))
@@ -51,18 +51,18 @@ class _Scrub:
 
     def __init__(self, attempt: Attempt) -> None:
         self._attempt = attempt
-        self._states, every = attempt.context.read(lambda view: _snapshot(view, attempt))
-        self.rows = [row for row in every if not row.record.purging]
+        self._states, self.rows = attempt.context.read(lambda view: _snapshot(view, attempt))
         self.broken: set[ChunkId] = set()
-        self._every = every
         self._findings: list[ScrubFinding] = []
         self._segments = self._records = self._files = self._objects = self._bytes = 0
-        self._total = sum(_places(row.record) * row.record.size_bytes for row in self.rows)
+        self._total = sum(_places(row.record) * row.record.size_bytes for row in live_rows(self.rows))
 
     def log(self, shard: int) -> None:
         """Check a log in depth, and that the chunks before it leave no gap."""
         log = self._attempt.db.log(shard)
         found = verify_queue(self._attempt.fs, Layout(log.path), deep=True)
+        if not found.is_sound:  # Segments may have been retired under it: only what is found twice is believed.
+            found = verify_queue(self._attempt.fs, Layout(log.path), deep=True)
         self._segments += found.segments_checked
         self._records += found.records_checked
         for finding in found.findings:
@@ -71,16 +71,32 @@ class _Scrub:
         for start, stop in gaps(live_rows(self.rows, shard), end):
             problem = f"chunks leave records {start} to {stop - 1} out, or hold them twice"
             self._note("damage", str(log.path), problem, shard=shard)
-        if log.first_sequence > end:
-            problem = f"neither chunks nor the log have records {end} to {log.first_sequence - 1}"
+        first = log.first_sequence  # Before the state: that is never behind it, and both only rise.
+        state = self._attempt.context.read(lambda view: view.wal_state(self._attempt.db_id, shard)) or WalStateRecord()
+        if first > state.last_applied_sequence:
+            problem = f"neither chunks nor the log have records {state.last_applied_sequence} to {first - 1}"
             self._note("damage", str(log.path), problem, shard=shard)
 
     def chunk(self, row: Row) -> None:
         """Check a chunk wherever its row says that it is."""
-        if has_file(row.record):
-            self._file(row)
-        if (named := object_of(row.record)) is not None:
-            self._object(row, named.key)
+        try:
+            looked = looked_at(self._attempt, row.chunk_id, self._troubles)
+        except (KeyNotFound, UsageError, JobFailed) as error:  # Nothing to repair: a key or a tier is not given.
+            self._note("damage", row.record.file_name, f"it cannot be read: {error}", row)
+            return
+        if looked is None:
+            return
+        record, (local, remote) = looked
+        self._took(record)
+        if local is not None:
+            is_harmless = local == MISSING and object_of(record) is not None
+            path = str(self._attempt.db.chunk_path(record))
+            self._note("warning" if is_harmless else "damage", path, local, row)
+        if remote is not None:
+            self._note("damage", self._attempt.db.object_key(record), remote, row)
+            self._attempt.change("commit doubt", row.chunk_id, _doubted)
+        if local is not None or remote is not None:
+            self.broken.add(row.chunk_id)
 
     def strays(self) -> None:
         """Note files and objects that no row names, and that no job will ever remove: they may be only copies."""
@@ -109,47 +125,26 @@ class _Scrub:
             findings=tuple(self._findings[:FINDINGS_MAX]),
         )
 
-    def _file(self, row: Row) -> None:
-        path = str(self._attempt.db.chunk_path(row.record))
-        try:
-            trouble = local_trouble(self._attempt, row.record)
-        except (KeyNotFound, UsageError) as error:  # Nothing to repair: somebody must give the key.
-            self._note("damage", path, str(error), row)
-            return
-        self._files += 1
-        self._looked_at(row)
-        if trouble is None:
-            return
-        is_harmless = trouble == MISSING and object_of(row.record) is not None
-        self._note("warning" if is_harmless else "damage", path, trouble, row)
-        self.broken.add(row.chunk_id)
-
-    def _object(self, row: Row, key: str) -> None:
-        try:
-            trouble = remote_trouble(self._attempt.tier(), row.record)
-        except (UsageError, JobFailed) as error:
-            self._note("damage", key, f"it cannot be read: {error}", row)
-            return
-        self._objects += 1
-        self._looked_at(row)
-        if trouble is not None:
-            self._note("damage", key, trouble, row)
-            self._attempt.change("commit doubt", row.chunk_id, _doubted)
-            self.broken.add(row.chunk_id)
+    def _troubles(self, record: ChunkRecord) -> tuple[str | None, str | None]:
+        """Return what is wrong with the file that a row claims, and with the object."""
+        local = local_trouble(self._attempt, record) if has_file(record) else None
+        return local, remote_trouble(self._attempt.tier(), record) if object_of(record) else None
 
     def _unknown_keys(self, tier: Tier) -> Iterator[str]:
         db = self._attempt.db
-        known = {named.key for row in self._every if (named := object_of(row.record))}
-        known |= {db.object_key(row.record) for row in self._every}
+        known = {named.key for row in self.rows if (named := object_of(row.record))}
+        known |= {db.object_key(row.record) for row in self.rows}
         for shard in self._attempt.shards:
             for info in tier.list(shard_prefix(db.record.name, shard)):
                 parsed = parse_object_key(info.key)
                 if info.key not in known and not (parsed and db.sharers(parsed[1].file_name)):
                     yield info.key
 
-    def _looked_at(self, row: Row) -> None:
-        self._bytes += row.record.size_bytes
-        self._attempt.context.progress(self._bytes, self._total)
+    def _took(self, record: ChunkRecord) -> None:
+        self._files += has_file(record)
+        self._objects += object_of(record) is not None
+        self._bytes += _places(record) * record.size_bytes
+        self._attempt.context.progress(self._bytes, max(self._bytes, self._total))
 
     def _note(
         self, severity: Severity, where: str, problem: str, row: Row | None = None, *, shard: int | None = None

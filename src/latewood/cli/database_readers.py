@@ -1,0 +1,91 @@
+"""`latewood readers` on a database of a store: one position for each shard.  Works beside a writer."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from latewood.cli.confirmation import ask
+from latewood.cli.database_reading import committing_readers, moment
+from latewood.cli.errors import ExitCode, say
+from latewood.cli.output import Output
+from latewood.cli.store_argument import DatabasePath, find_database, open_store
+from latewood.cli.store_figures import READER_BRIEF, READER_COLUMNS, reader_rows
+from latewood.errors import NotFoundError
+from latewood.runtime import Database
+
+_NAME, _LAG = READER_COLUMNS.index("reader"), READER_COLUMNS.index("lag")
+
+
+def list_database_readers(place: DatabasePath, output: Output) -> int:
+    """Do what `latewood readers ls` says."""
+    with open_store(place.root) as store:
+        rows = reader_rows(find_database(store, place.name))
+    output.rows(READER_COLUMNS, rows, brief=READER_BRIEF)
+    return ExitCode.OK
+
+
+def show_lag(place: DatabasePath, name: str | None, lag_max: int | None, output: Output) -> int:
+    """Do what `latewood readers lag` says."""
+    with open_store(place.root) as store:
+        database = find_database(store, place.name)
+        lags = _lags(database) if name is None else {name: _lag(database, name)}
+    output.rows(("name", "lag"), list(lags.items()))
+    is_late = lag_max is not None and any(lag > lag_max for lag in lags.values())
+    return ExitCode.FAILED if is_late else ExitCode.OK
+
+
+def seek_reader(
+    place: DatabasePath,
+    name: str,
+    where: Literal["earliest", "latest"] | None,
+    sequence: int | None,
+    time_ns: int | None,
+    output: Output,
+    *,
+    create: bool,
+) -> int:
+    """Do what `latewood readers seek` says; a sequence is one of every shard."""
+    with open_store(place.root) as store:
+        database = find_database(store, place.name)
+        if not create:
+            _lag(database, name)
+        start = where or (_sequences(database, sequence) if time_ns is None else moment(time_ns))
+        with committing_readers(store, database).open(name, database.shards, start, merged=False) as reader:
+            reader.commit()
+            positions = {str(shard): at for shard, at in reader.positions.items()}
+            output.show({"name": name, "positions": positions, "lag": reader.lag()})
+    return ExitCode.OK
+
+
+def remove_reader(place: DatabasePath, name: str, *, dry_run: bool, yes: bool) -> int:
+    """Do what `latewood readers rm` says."""
+    with open_store(place.root) as store:
+        database = find_database(store, place.name)
+        reader = f"reader {name!r} (lag {_lag(database, name):,})"
+        if dry_run:
+            say(f"would remove {reader}")
+        elif ask(f"Remove {reader}?", yes=yes):
+            committing_readers(store, database).remove(name)
+            say(f"removed {reader}")
+        else:
+            say("nothing was removed")
+            return ExitCode.FAILED
+    return ExitCode.OK
+
+
+def _lags(database: Database) -> dict[str, int]:
+    return {str(row[_NAME]): int(str(row[_LAG])) for row in reader_rows(database)}
+
+
+def _lag(database: Database, name: str) -> int:
+    lags = _lags(database)
+    if name not in lags:
+        message = f"there is no reader {name!r} of {database.name!r}; it has {', '.join(lags) or 'none'}"
+        raise NotFoundError(message)
+    return lags[name]
+
+
+def _sequences(database: Database, sequence: int | None) -> Mapping[int, int]:
+    """Return a sequence for each shard, within what it has."""
+    return {
+        shard.shard: min(max(sequence or 0, shard.first_sequence), shard.next_sequence) for shard in database.stats()
+    }

@@ -1,0 +1,81 @@
+"""Which of the chunks that were found count, when a catalog is made again.  Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from latewood.archive.chunk import ChunkMeta
+from latewood.archive.names import ChunkName
+from latewood.archive.source import Digest
+from latewood.types import DbId
+
+
+class Found(NamedTuple):
+    """A chunk that was found, and where."""
+
+    name: ChunkName
+    meta: ChunkMeta | None
+    """None: it could not be read.  What its name says is all that is known."""
+    digest: Digest
+    key_id: str | None
+    is_local: bool
+    object_key: str | None
+    origin: DbId | None = None
+    """Of a fork: the database in whose directory it is."""
+
+    @property
+    def sequence_min(self) -> int:
+        """The first sequence in it."""
+        return self.meta.sequence_min if self.meta else self.name.sequence_min
+
+    @property
+    def sequence_max(self) -> int:
+        """The last sequence in it."""
+        return self.meta.sequence_max if self.meta else self.name.sequence_max
+
+
+def choose(found: Iterable[Found], log_first: int | None) -> tuple[list[Found], list[Found]]:
+    """Return the chunks of one shard that count, in order, and those that others stand for.
+
+    A chunk that was made from others takes their place.  Of two that overlap otherwise (a flush that ran twice) the one
+    that begins earlier counts, and of those that begin together the longer one.  One that could not be read counts only
+    where nothing else has its records: it may be the only copy, and a key may turn up.  What lies behind a gap that the
+    log can fill does not count: it will be flushed again.  `log_first` is None if nobody knows where the log begins.
+    """
+    everything = list(found)
+    replaced = {parent for one in everything if one.meta for parent in one.meta.parents}
+    alive = [one for one in everything if one.name.token not in replaced]
+    chosen: list[Found] = []
+    for one in _ordered(one for one in alive if one.meta):
+        if not chosen or one.sequence_min > chosen[-1].sequence_max:
+            chosen.append(one)
+    unread = (one for one in alive if one.meta is None)
+    for one in _ordered(one for one in unread if log_first is None or one.sequence_min < log_first):
+        if all(one.sequence_max < other.sequence_min or one.sequence_min > other.sequence_max for other in chosen):
+            chosen.append(one)
+    chosen = _ordered(chosen) if log_first is None else _before_the_log(_ordered(chosen), log_first)
+    tokens = {one.name.token for one in chosen}
+    return chosen, [one for one in everything if one.name.token not in tokens]
+
+
+def gaps_of(shard: int, chosen: Sequence[Found], log_first: int | None) -> list[tuple[int, int, int]]:
+    """Return the sequences between the first chunk and the log that nothing holds."""
+    gaps, at = [], chosen[0].sequence_min if chosen else log_first or 0
+    for one in chosen:
+        if one.sequence_min > at:
+            gaps.append((shard, at, one.sequence_min))
+        at = one.sequence_max + 1
+    if log_first is not None and at < log_first:
+        gaps.append((shard, at, log_first))
+    return gaps
+
+
+def _ordered(found: Iterable[Found]) -> list[Found]:
+    return sorted(found, key=lambda one: (one.sequence_min, -one.sequence_max, one.name.token))
+
+
+def _before_the_log(chosen: list[Found], log_first: int) -> list[Found]:
+    for index, one in enumerate(chosen):
+        at = chosen[index - 1].sequence_max + 1 if index else one.sequence_min
+        if one.sequence_min > at >= log_first:
+            return chosen[:index]
+    return chosen

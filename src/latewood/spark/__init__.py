@@ -1,0 +1,24 @@
+"""Latewood for Spark: logs, databases and stores as tables, batch and streaming, read and written.
+
+`spark.read.format("latewood").load(path)` needs none of this; `pyspark_latewood` registers the format by itself.  Names
+are looked up when they are asked for, so that planning loads without pyspark.   How to use it: docs/guide/spark.md
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from latewood.spark.session import session
+    from latewood.spark.table import count, table
+
+__all__ = ["count", "session", "table"]
+
+_HOMES: Final = {"count": "table", "session": "session", "table": "table"}
+
+
+def __getattr__(name: str) -> object:
+    """Look up what needs pyspark."""
+    if name not in _HOMES:
+        message = f"module 'latewood.spark' has no attribute {name!r}"
+        raise AttributeError(message)
+    return getattr(import_module(f"latewood.spark.{_HOMES[name]}"), name)

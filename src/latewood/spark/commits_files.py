@@ -1,0 +1,149 @@
+"""The files in which a target remembers commits: `spark/intents/<query>.json` and `spark/commits/<query>.json`.
+
+One line of JSON: `version`, `checksum` and `body`.  The checksum is the CRC-32C, in 8 hexadecimal digits, of `body` as
+it stands there.  Each is replaced as a whole, durably.  A damaged one is an error: to take it for a missing one would
+append a batch twice.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.fs import FileSystem, replace_file
+from latewood.kernel import crc32c
+from latewood.spark.commits_plan import CommitRecord, Intent
+
+VERSION: Final = 1
+_NAME: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
+_SUFFIX: Final = ".json"
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    version: int
+    checksum: str = ""
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class CommitFiles:
+    """Loads and stores them.  Whoever stores holds the target's lock."""
+
+    def __init__(self, fs: FileSystem, state: Path) -> None:
+        self._fs = fs
+        self.lock: Final = state / "commit.lock"
+        self.staging: Final = state / "staging"
+        self._intents: Final = state / "intents"
+        self._commits: Final = state / "commits"
+
+    def prepare(self) -> None:
+        """Make the directories, durably: whoever made one of them may have been killed before it was."""
+        for directory in (self.staging, self._intents, self._commits):
+            self._fs.make_directory(directory)
+        self._fs.sync_directory(self.lock.parent.parent)
+        self._fs.sync_directory(self.lock.parent)
+
+    # -- intents ----------------------------------------------------------------------------------------------
+
+    def intent(self, query: str) -> Intent | None:
+        """Return the intent of a query, if it has one."""
+        return self._load(self.intent_path(query), Intent)
+
+    def intent_path(self, query: str) -> Path:
+        """Return the file of an intent."""
+        return self._intents / f"{query}{_SUFFIX}"
+
+    def intents(self) -> Iterator[Intent]:
+        """Yield every intent."""
+        for name in self._fs.list(self._intents):
+            if name.endswith(_SUFFIX) and (intent := self._load(self._intents / name, Intent)):
+                yield intent
+
+    def store_intent(self, intent: Intent) -> None:
+        """Make an intent durable."""
+        self._store(self.intent_path(intent.query), intent)
+
+    def remove_intent(self, query: str) -> None:
+        """Remove an intent.  If a power cut brings it back, its completion says that it is over."""
+        self._remove(self.intent_path(query))
+
+    # -- completions ------------------------------------------------------------------------------------------
+
+    def record(self, query: str) -> CommitRecord | None:
+        """Return what is known of a query."""
+        return self._load(self._commits / f"{query}{_SUFFIX}", CommitRecord)
+
+    def store_record(self, record: CommitRecord) -> None:
+        """Make what is known of a query durable."""
+        self._store(self._commits / f"{record.query}{_SUFFIX}", record)
+
+    def sync_records(self) -> None:
+        """Make durable what was read of completions."""
+        self._fs.sync_directory(self._commits)
+
+    def txn_names(self) -> list[str]:
+        """Return the queries that are txnIds."""
+        names = [name.removesuffix(_SUFFIX) for name in self._fs.list(self._commits) if name.endswith(_SUFFIX)]
+        return [name for name in names if name.startswith("txn-")]
+
+    def remove_record(self, query: str) -> None:
+        """Forget a query."""
+        self._remove(self._commits / f"{query}{_SUFFIX}")
+
+    # -- staged files -----------------------------------------------------------------------------------------
+
+    def staged(self) -> list[str]:
+        """Return the names of all staged files."""
+        return self._fs.list(self.staging)
+
+    def remove_staged(self, names: list[str]) -> None:
+        """Remove staged files, those that are still there."""
+        for name in names:
+            self._remove(self.staging / name)
+
+    def _remove(self, path: Path) -> None:
+        with suppress(NotFoundError):
+            self._fs.remove(path)
+
+    def _store(self, path: Path, body: msgspec.Struct) -> None:
+        raw = msgspec.json.encode(body)
+        stored = _Stored(version=VERSION, checksum=f"{crc32c(raw):08x}", body=msgspec.Raw(raw))
+        replace_file(self._fs, path, msgspec.json.encode(stored) + b"\n")
+
+    def _load(self, path: Path, kind: type[S]) -> S | None:
+        try:
+            file = self._fs.open(path)
+        except NotFoundError:
+            return None
+        try:
+            raw = file.pread(file.size(), 0)
+        finally:
+            file.close()
+        try:
+            stored = msgspec.json.decode(raw, type=_Stored)
+            if stored.version != VERSION:
+                raise UnsupportedVersion("a commit's record", stored.version, path)
+            if f"{crc32c(bytes(stored.body)):08x}" != stored.checksum:
+                raise CorruptError("what is known of a commit does not match its checksum", path, 0)
+            return msgspec.json.decode(stored.body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise CorruptError(f"what is known of a commit cannot be read: {error}", path, 0) from None
+
+
+def stream_query(query_id: str) -> str:
+    """Return the name under which a streaming query is known: its id, if that can be a file name."""
+    return query_id if _NAME.fullmatch(query_id) and not query_id.startswith("txn-") else _digest("query", query_id)
+
+
+def txn_query(txn_id: str) -> str:
+    """Return the name under which a txnId is known."""
+    return _digest("txn", txn_id)
+
+
+def _digest(prefix: str, text: str) -> str:
+    return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"

@@ -1,0 +1,53 @@
+"""What a path names: a log, a database of a store, or a store.  Paths only; nothing is opened.
+
+A log is a directory with a manifest; a store has a catalog; `lake/clicks` is database `clicks` of store `lake`, and its
+own directory, `lake/databases/00000001-clicks`, is another name for it.
+"""
+
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from latewood.errors import NotFoundError, UsageError
+from latewood.fs import FileSystem
+
+CATALOG_NAME: Final = "catalog.mdb"
+_LOG_MARKS: Final = ("manifest.current", "manifest.1", "manifest.2")
+
+
+class Place(NamedTuple):
+    """Where to read."""
+
+    root: Path
+    """The log's directory, or the store's."""
+    is_store: bool
+    database: str | None = None
+    """The only one to read; None: all of the store's."""
+
+
+def find_place(fs: FileSystem, path: str) -> Place:
+    """Return what a path names, or a `file:` URL.
+
+    Raises:
+        NotFoundError: nothing of ours is there.
+        UsageError: it is no path on this machine's file systems.
+    """
+    directory = _directory(path)
+    if fs.exists(directory / CATALOG_NAME):
+        return Place(directory, is_store=True)
+    if any(fs.exists(directory / name) for name in _LOG_MARKS):
+        return Place(directory, is_store=False)
+    if fs.exists(directory.parent / CATALOG_NAME):
+        return Place(directory.parent, is_store=True, database=directory.name)
+    root = directory.parent.parent
+    if directory.parent.name == "databases" and fs.exists(root / CATALOG_NAME):
+        return Place(root, is_store=True, database=directory.name.partition("-")[2])
+    raise NotFoundError(f"there is no log, database or store at {directory}")
+
+
+def _directory(path: str) -> Path:
+    parts = urlsplit(path)
+    if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc):
+        message = f"{path!r} is not a directory on a file system; archived chunks are found through their store"
+        raise UsageError(message)
+    return Path(unquote(parts.path) if parts.scheme else path).absolute()
