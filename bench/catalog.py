@@ -20,7 +20,7 @@ from bench.runner import main
 
 def claims(effort: Effort) -> list[Claim]:
     """Return every claim, in the order of the table."""
-    return [*_commits(effort), _wake(effort), *_recoveries(effort), _feed(effort)]
+    return [*_commits(effort), _loop_commits(effort), _wake(effort), *_recoveries(effort), _feed(effort)]
 
 
 def _job(workload: str, **arguments: Any) -> Job:
@@ -42,6 +42,21 @@ def _commits(effort: Effort) -> Iterator[Claim]:
                 Rival("py-lmdb, a txn each", "peers", _job("RawCommits", producers=producers, count=count), target)
             ],
         )
+
+
+def _loop_commits(effort: Effort) -> Claim:
+    producers, count = 64, max(8, (800 if effort is FULL else 200) // 64)
+    raw = _job("RawCommits", producers=producers, count=count)
+    return Claim(
+        name="commit-loop-64",
+        title="durable commits of 64 asyncio producers",
+        unit="rate",
+        native=_job("LoopCommits", producers=producers, count=16 * count),
+        pure=None,
+        rounds=effort.rounds,
+        bounds=[Bound("p50", "p50_ns", None, unit="time"), Bound("p99", "p99_ns", None, unit="time")],
+        rivals=[Rival("py-lmdb, a txn each, in threads", "peers", raw, Target("at least", 10))],
+    )
 
 
 def _wake(effort: Effort) -> Claim:

@@ -74,6 +74,34 @@ class Commits:
         shutil.rmtree(self._directory)
 
 
+class LoopCommits(Commits):
+    """The same by as many coroutines of one event loop."""
+
+    def round(self) -> Sample:
+        import asyncio  # noqa: PLC0415 - peers run in a process without it
+
+        times: list[int] = []
+        watch = Stopwatch()
+        asyncio.run(self._produce_all(times))
+        tail = {"p50_ns": percentile(times, 0.5), "p99_ns": percentile(times, 0.99)}
+        return watch.per(self._producers * self._count) | tail
+
+    async def _produce_all(self, times: list[int]) -> None:
+        from asyncio import gather  # noqa: PLC0415 - as above
+
+        await gather(*[self._produce_in_loop(number, times) for number in range(self._producers)])
+
+    async def _produce_in_loop(self, number: int, times: list[int]) -> None:
+        from latewood.catalog.tables import WalStateKey, WalStateRecord  # noqa: PLC0415 - as above
+
+        for sequence in range(self._count):
+            start = time.perf_counter_ns()
+            txn = self._catalog.begin_write()
+            txn.put_wal_state(WalStateKey(1, number), WalStateRecord(last_applied_sequence=sequence))
+            await txn.committed()
+            times.append(time.perf_counter_ns() - start)
+
+
 class RawCommits:
     """The same change, in a transaction of its own."""
 

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from latewood.catalog.tables import JOB, TABLES
+from latewood.catalog import tables
+from latewood.catalog.tables import JOB, TABLES, MetricDelta, Record
 from tests.catalog.desk import job
 from tests.meta import format_tables
 
@@ -33,3 +34,16 @@ def test_every_table_is_on_the_page_under_its_number() -> None:
     page = PAGE.read_text()
     for table in TABLES:
         assert f"| `{table.name}` | {table.number} |" in page
+
+
+def test_the_elements_of_every_record_are_on_the_page_in_their_order() -> None:
+    page = PAGE.read_text()
+    shown = dict(re.findall(r"^\| `(\w+)` \| ([\w, ]*) \|$", page, re.MULTILINE))
+    kinds = [kind for kind in vars(tables).values() if isinstance(kind, type) and issubclass(kind, Record)]
+    stored = {kind.__name__: _elements(kind) for kind in kinds if kind not in (Record, MetricDelta)}
+    assert shown == stored
+
+
+def _elements(kind: type[Record]) -> str:
+    tag = kind.__struct_config__.tag
+    return ", ".join([*([] if tag is None else [str(tag)]), *kind.__struct_fields__])

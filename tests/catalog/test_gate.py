@@ -12,6 +12,9 @@ from latewood.catalog import Catalog, CatalogTxn, Lease, UniqueJobGate
 from latewood.catalog.job_ops import BreakOffJob
 from latewood.catalog.ops import PutGate, PutJob, SetFlushGate
 from latewood.catalog.tables import (
+    Cancelled,
+    Component,
+    FailedPermanent,
     GateKey,
     GateRecord,
     InFlight,
@@ -211,3 +214,51 @@ def test_a_batch_with_a_condition_on_a_lease_fails_when_it_is_lost(desk: Desk) -
         write(catalog, lambda txn: txn.require_lease(job_id, lease))
     with pytest.raises(LeaseLost):
         write(catalog, lambda txn: txn.require_lease(99, lease))
+
+
+def test_a_lease_from_before_a_job_was_revived_is_not_one_of_after(desk: Desk) -> None:
+    catalog = desk.open()
+    stale = acquire(catalog, job_id := enqueue(catalog, attempts_max=1))
+    write(catalog, lambda txn: txn.update_job_state(job_id, FailedPermanent(finished_at_ms=1)))
+    write(catalog, lambda txn: txn.revive_job(job_id, attempts_more=2))
+    assert (job_of(catalog, job_id).attempts, job_of(catalog, job_id).attempts_max) == (1, 3)
+    fresh = acquire(catalog, job_id)
+    assert fresh != stale
+    with pytest.raises(LeaseLost):
+        write(catalog, lambda txn: txn.complete_job(job_id, stale))
+    write(catalog, lambda txn: txn.complete_job(job_id, fresh))
+
+
+def test_a_job_that_is_given_back_waits_again_and_its_attempt_does_not_count(desk: Desk) -> None:
+    catalog = desk.open()
+    lease = acquire(catalog, job_id := enqueue(catalog))
+    write(catalog, lambda txn: txn.release_job(job_id, lease, ERROR))
+    found = job_of(catalog, job_id)
+    assert (found.state, found.attempts, found.attempts_max) == (Pending(), 1, 6)
+    assert catalog.read(lambda view: view.gate(1, JobKind.FLUSH)).is_open
+
+
+def test_a_job_that_is_given_back_gives_way_to_one_that_waits_or_to_a_cancellation(desk: Desk) -> None:
+    catalog = desk.open()
+    lease = acquire(catalog, job_id := enqueue(catalog))
+    enqueue(catalog)
+    write(catalog, lambda txn: txn.release_job(job_id, lease, ERROR))
+    assert isinstance(job_of(catalog, job_id).state, Cancelled)
+    lease = acquire(catalog, other := enqueue(catalog, JobKind.COMPACT))
+    write(catalog, lambda txn: txn.cancel_job(other))
+    write(catalog, lambda txn: txn.release_job(other, lease, ERROR))
+    assert isinstance(job_of(catalog, other).state, Cancelled)
+
+
+def test_whoever_waits_for_jobs_is_told_of_all_but_claims_and_heartbeats(desk: Desk) -> None:
+    catalog = desk.open()
+
+    def rang(*fills: "Callable[[CatalogTxn], object]") -> bool:
+        return Component.JOBS in write(catalog, *fills).generations
+
+    assert rang(lambda txn: txn.enqueue_job(job(1)))
+    assert not rang(lambda txn: txn.acquire_job(1, "w", LEASE_MS))
+    assert not rang(lambda txn: txn.renew_job(1, Lease("w", 1), LEASE_MS))
+    assert rang(lambda txn: txn.cancel_job(1))
+    assert not rang(lambda txn: txn.renew_job(1, Lease("w", 1), LEASE_MS))
+    assert rang(lambda txn: txn.abort_job(1, Lease("w", 1)))

@@ -10,6 +10,7 @@ import click
 import pytest
 
 import latewood
+from latewood import errors
 from latewood.cli.errors import ExitCode, exit_code_of, explain
 from latewood.cli.main import COMMANDS, program
 from latewood.cli.reference import reference
@@ -138,6 +139,25 @@ ERRORS = [
     (latewood.ClosedError("x"), 1),
     (latewood.Poisoned("x"), 1),
     (latewood.Forked("x"), 1),
+    (errors.KeyNotFound("x"), 3),
+    (errors.EntryMissing(1, 2, 3), 3),
+    (errors.AccessDenied("x"), 1),
+    (errors.ConflictError("x"), 1),
+    (errors.ObjectConflict("x"), 1),
+    (errors.UniqueJobAlreadyPending(1, 2, 3), 1),
+    (errors.GateClosed(1, 2, 3, None), 1),
+    (errors.LeaseLost("x"), 1),
+    (errors.JobCancelled("x"), 1),
+    (errors.JobStopped("x"), 1),
+    (errors.JobFailed("x"), 1),
+    (errors.CatalogFull("x"), 1),
+    (errors.Backpressure("x"), 1),
+    (errors.Overloaded(1, "entries", 2, 1), 1),
+    (errors.WaitExpired("x"), 1),
+    (errors.TierUnavailable("x"), 1),
+    (errors.Diverged("x", PATH, 7), 4),
+    (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),
+    (errors.ChangesLost(1, 2), 1),
 ]
 
 

@@ -18,8 +18,9 @@ from tests.crash import store_scribe
 from tests.crash.faulty_server import FaultyServer, Mood, faulty
 from tests.crash.test_store_steps import UNUSUAL
 from tests.jobs.kit import Killed
-from tests.runtime.pond import KINDS, LAKE, Pond
 from tests.patience import SECONDS_MAX
+from tests.runtime.disk import quick_disk
+from tests.runtime.pond import KINDS, LAKE, Pond
 
 REMOTE_KINDS: Final = ("archive", "evict", "hydrate", "retain")
 KILLS: Final = [
@@ -41,6 +42,12 @@ KILLS: Final = [
 
 _processes = get_context("forkserver")
 _processes.set_forkserver_preload(["latewood", "pyarrow.parquet", "tests.crash.store_scribe"])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    with quick_disk(tmp_path) as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +102,12 @@ def check_after(pond: Pond, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "step"), every_step(REMOTE_KINDS))
-def test_a_cut_before_any_step_loses_nothing(tmp_path: Path, moto: Server, kind: str, step: str) -> None:
+def test_a_cut_before_any_step_loses_nothing(home: Path, moto: Server, kind: str, step: str) -> None:
     def steps(name: str) -> None:
         if name == step:
             raise Killed(name)
 
-    with Pond(tmp_path, tier=moto.tier(f"{kind}-{step.replace(' ', '-')}")) as pond:
+    with Pond(home, tier=moto.tier(f"{kind}-{step.replace(' ', '-')}")) as pond:
         pond.create(retention_max_age_ms=50_000)
         make_ready(pond, kind)
         pond.steps = steps
@@ -113,21 +120,21 @@ def test_a_cut_before_any_step_loses_nothing(tmp_path: Path, moto: Server, kind:
 
 
 @pytest.mark.slow
-def test_a_process_killed_before_any_step_loses_nothing(tmp_path: Path, weed: Server, *, campaign: bool) -> None:
+def test_a_process_killed_before_any_step_loses_nothing(home: Path, weed: Server, *, campaign: bool) -> None:
     tier = weed.tier("killed")
-    with Pond(tmp_path, tier=tier) as pond:
+    with Pond(home, tier=tier) as pond:
         pond.create(retention_max_age_ms=50_000)
     clock, model, floors = pond.clock, pond.model, pond.floors
     for kind, step in every_step(tuple(KINDS)[:-1]) * 3 if campaign else KILLS:
-        with Pond(tmp_path, tier=tier, clock=clock, model=model) as pond:
+        with Pond(home, tier=tier, clock=clock, model=model) as pond:
             pond.floors = floors
             make_ready(pond, kind)
-        arguments = (tmp_path, weed.endpoint, "killed", clock.now_ns(), (kind, step, 1))
+        arguments = (home, weed.endpoint, "killed", clock.now_ns(), (kind, step, 1))
         child = _processes.Process(target=store_scribe.run_until_step, args=arguments)
         child.start()
         child.join(SECONDS_MAX)
         assert child.exitcode == -signal.SIGKILL, f"{kind} was not killed before {step!r}"
-        with Pond(tmp_path, tier=tier, clock=clock, model=model) as pond:
+        with Pond(home, tier=tier, clock=clock, model=model) as pond:
             pond.floors = floors
             check_after(pond, kind)
 
@@ -170,9 +177,9 @@ def check_silent(spoken: pytest.LogCaptureFixture, pond: Pond) -> None:
 
 @pytest.mark.parametrize("trouble", ["ill", "slow", "forgetful", "away"])
 def test_jobs_wait_for_a_server_in_trouble(
-    tmp_path: Path, server: FaultyServer, spoken: pytest.LogCaptureFixture, trouble: Mood | str
+    home: Path, server: FaultyServer, spoken: pytest.LogCaptureFixture, trouble: Mood | str
 ) -> None:
-    with Pond(tmp_path, tier=tier_of(server, f"trouble-{trouble}")) as pond:
+    with Pond(home, tier=tier_of(server, f"trouble-{trouble}")) as pond:
         pond.create()
         pond.fill(30)
         pond.run("flush")
@@ -202,8 +209,8 @@ def _be(server: FaultyServer, mood: Mood | str) -> None:
         server.start()
 
 
-def test_a_server_that_fails_now_and_then_costs_nothing(tmp_path: Path, server: FaultyServer) -> None:
-    with Pond(tmp_path, tier=tier_of(server, "moody")) as pond:
+def test_a_server_that_fails_now_and_then_costs_nothing(home: Path, server: FaultyServer) -> None:
+    with Pond(home, tier=tier_of(server, "moody")) as pond:
         pond.create()
         server.mood = "moody"
         for _ in range(2):
@@ -215,8 +222,8 @@ def test_a_server_that_fails_now_and_then_costs_nothing(tmp_path: Path, server: 
         assert server.requests > 20
 
 
-def test_reading_what_is_archived_while_the_server_is_away_says_so(tmp_path: Path, server: FaultyServer) -> None:
-    with Pond(tmp_path, tier=tier_of(server, "reading")) as pond:
+def test_reading_what_is_archived_while_the_server_is_away_says_so(home: Path, server: FaultyServer) -> None:
+    with Pond(home, tier=tier_of(server, "reading")) as pond:
         pond.create()
         pond.fill(30)
         for kind in ("flush", "archive", "checkpoint", "evict"):
@@ -228,8 +235,8 @@ def test_reading_what_is_archived_while_the_server_is_away_says_so(tmp_path: Pat
         pond.check()
 
 
-def test_a_server_away_for_too_long_fails_the_job_and_loses_nothing(tmp_path: Path, server: FaultyServer) -> None:
-    with Pond(tmp_path, tier=tier_of(server, "too-long")) as pond:
+def test_a_server_away_for_too_long_fails_the_job_and_loses_nothing(home: Path, server: FaultyServer) -> None:
+    with Pond(home, tier=tier_of(server, "too-long")) as pond:
         pond.create()
         pond.fill(30)
         pond.run("flush")

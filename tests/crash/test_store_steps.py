@@ -16,6 +16,7 @@ from latewood.fs import PosixFS
 from latewood.jobs.handlers import store as store_module
 from latewood.jobs.handlers.report import load_report
 from latewood.jobs.handlers.store import STEPS
+from tests.runtime.disk import quick_disk
 from tests.runtime.pond import KINDS, Kept, Pond
 
 Prepare = Callable[[Pond], None]
@@ -96,25 +97,18 @@ def copy(source: Path, target: Path) -> None:
 
 
 @pytest.fixture
-def shared_memory(tmp_path: Path) -> Iterator[Path]:
-    """A disk that needs no sync; where it is missing, any will do."""
-    memory = Path("/dev/shm")  # noqa: S108 - named after the test, and gone after it
-    if not memory.is_dir():
-        yield tmp_path
-        return
-    directory = memory / f"latewood-{tmp_path.parent.name}-{tmp_path.name}"
-    directory.mkdir()
-    yield directory
-    shutil.rmtree(directory)
+def home(tmp_path: Path) -> Iterator[Path]:
+    with quick_disk(tmp_path) as directory:
+        yield directory
 
 
 @pytest.mark.parametrize("kind", PREPARE)
-def test_a_worker_killed_before_any_step_leaves_nothing_undone(shared_memory: Path, kind: str) -> None:
-    with Pond(shared_memory / "whole") as pond:
+def test_a_worker_killed_before_any_step_leaves_nothing_undone(home: Path, kind: str) -> None:
+    with Pond(home / "whole") as pond:
         pond.create(**OPTIONS.get(kind, {}))
         PREPARE[kind](pond)
         before = pond.clock.now_ns()
-        pond.steps = copies = Copies(shared_memory, pond)
+        pond.steps = copies = Copies(home, pond)
         pond.run(kind)
         pond.learn_floors()
         pond.check()
@@ -122,7 +116,7 @@ def test_a_worker_killed_before_any_step_leaves_nothing_undone(shared_memory: Pa
         wanted = picture(pond)
     assert set(copies.names) == set(STEPS[KINDS[kind]]) - UNUSUAL.get(kind, set())
     for number, name in enumerate(copies.names):
-        with Pond(shared_memory / f"{number:03}", model=pond.model) as again:
+        with Pond(home / f"{number:03}", model=pond.model) as again:
             again.clock.set(before)
             again.learn_floors()
             again.check()
@@ -135,22 +129,22 @@ def test_a_worker_killed_before_any_step_leaves_nothing_undone(shared_memory: Pa
             assert not findings(again), f"killed before step {number}, {name!r}"
 
 
-def test_what_a_killed_worker_left_would_be_found(shared_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_worker_left_would_be_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "sweep", lambda _: [])
     with pytest.raises(AssertionError, match="killed before step|no row claims"):
-        test_a_worker_killed_before_any_step_leaves_nothing_undone(shared_memory, "flush")
+        test_a_worker_killed_before_any_step_leaves_nothing_undone(home, "flush")
 
 
-def test_a_worker_killed_again_and_again_comes_to_an_end(shared_memory: Path) -> None:
+def test_a_worker_killed_again_and_again_comes_to_an_end(home: Path) -> None:
     """Each attempt is cut one step later than the one before, and what is left of it is what the next one finds."""
-    homes = [shared_memory / "0"]
+    homes = [home / "0"]
     with Pond(homes[0]) as pond:
         pond.create()
         prepare_flush(pond)
         model = pond.model
     for kind in ("flush", "checkpoint", "compact", "archive", "evict", "hydrate"):
         for cut_at in range(40):
-            homes.append(shared_memory / str(len(homes)))
+            homes.append(home / str(len(homes)))
             if not cut(homes[-2], homes[-1], model, kind, cut_at):
                 break
         else:

@@ -6,6 +6,14 @@ from pathlib import Path
 import pytest
 
 from latewood.runtime import Store
+from tests.runtime.disk import quick_disk
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """Where a pond can be."""
+    with quick_disk(tmp_path) as directory:
+        yield directory
 
 
 @pytest.fixture

@@ -34,8 +34,8 @@ def hidden(lake: Pond) -> bool:
     return not any(MARK in path.read_bytes() or path.read_bytes().startswith(b"PAR1") for path in files)
 
 
-def test_payloads_are_hidden_in_every_tier(tmp_path: Path) -> None:
-    with pond(tmp_path, keys=BOTH, key_id="old") as lake:
+def test_payloads_are_hidden_in_every_tier(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old") as lake:
         for _ in range(2):
             lake.append_many([MARK] * 30)
             lake.fill(12)
@@ -49,8 +49,8 @@ def test_payloads_are_hidden_in_every_tier(tmp_path: Path) -> None:
             assert not path.is_file() or OLD not in path.read_bytes()
 
 
-def test_keys_rotate_and_a_compaction_leaves_the_old_one_behind(tmp_path: Path) -> None:
-    with pond(tmp_path, keys=BOTH, key_id="old") as lake:
+def test_keys_rotate_and_a_compaction_leaves_the_old_one_behind(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old") as lake:
         lake.fill(30)
         lake.run("flush")
         rotate(lake, "new")
@@ -68,8 +68,8 @@ def test_keys_rotate_and_a_compaction_leaves_the_old_one_behind(tmp_path: Path) 
         lake.check_no_orphans()
 
 
-def test_encryption_may_begin_and_end(tmp_path: Path) -> None:
-    with pond(tmp_path, keys=BOTH) as lake:
+def test_encryption_may_begin_and_end(home: Path) -> None:
+    with pond(home, keys=BOTH) as lake:
         for key_id in ("old", None, "new"):
             lake.fill(12)
             lake.run("flush")
@@ -82,8 +82,8 @@ def test_encryption_may_begin_and_end(tmp_path: Path) -> None:
         lake.run("verify")
 
 
-def test_without_the_key_nothing_is_read_and_nothing_is_lost(tmp_path: Path) -> None:
-    with pond(tmp_path, keys=BOTH, key_id="old") as lake:
+def test_without_the_key_nothing_is_read_and_nothing_is_lost(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old") as lake:
         lake.fill(30)
         lake.run("flush")
         lake.run("checkpoint")

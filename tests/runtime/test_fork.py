@@ -29,8 +29,8 @@ def flushed(pond: Pond) -> None:
     pond.run("flush")
 
 
-def test_a_fork_begins_as_the_other_one_is(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_fork_begins_as_the_other_one_is(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         before = payloads(lake.db)
         files = lake.files()
@@ -40,8 +40,8 @@ def test_a_fork_begins_as_the_other_one_is(tmp_path: Path) -> None:
         lake.check_no_orphans()
 
 
-def test_a_fork_and_its_origin_part_ways(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_fork_and_its_origin_part_ways(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         before = payloads(lake.db)
         lake.append(b"not flushed", b"key")
@@ -64,10 +64,10 @@ def test_a_fork_and_its_origin_part_ways(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [NAME, "copy"])
 @pytest.mark.parametrize("archived", [None, NAME, "copy", "before"])
-def test_what_one_lets_go_the_other_keeps(tmp_path: Path, other: str, archived: str | None) -> None:
+def test_what_one_lets_go_the_other_keeps(home: Path, other: str, archived: str | None) -> None:
     """One of the two compacts, evicts and retains as much as it can; the other must not notice."""
     keeper = "copy" if other == NAME else NAME
-    with pond(tmp_path) as lake:
+    with pond(home) as lake:
         flushed(lake)
         before = payloads(lake.db)
         if archived == "before":
@@ -95,8 +95,8 @@ def test_what_one_lets_go_the_other_keeps(tmp_path: Path, other: str, archived: 
         lake.check_no_orphans()
 
 
-def test_retention_of_one_leaves_the_other(tmp_path: Path) -> None:
-    with pond(tmp_path, retention_max_age_ms=50_000) as lake:
+def test_retention_of_one_leaves_the_other(home: Path) -> None:
+    with pond(home, retention_max_age_ms=50_000) as lake:
         flushed(lake)
         lake.run("checkpoint")
         lake.run("archive")
@@ -115,8 +115,8 @@ def test_retention_of_one_leaves_the_other(tmp_path: Path) -> None:
         assert lake.keys_in_tier() == []
 
 
-def test_a_dropped_origin_leaves_its_fork_whole(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_dropped_origin_leaves_its_fork_whole(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         before = payloads(lake.db)
         fork = lake.store.fork(NAME, "copy")
@@ -128,8 +128,8 @@ def test_a_dropped_origin_leaves_its_fork_whole(tmp_path: Path) -> None:
         assert payloads(lake.store.database("copy")) == before
 
 
-def test_a_fork_of_a_fork_shares_with_the_first(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_fork_of_a_fork_shares_with_the_first(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         before = payloads(lake.db)
         second = lake.store.fork(NAME, "second")

@@ -18,8 +18,8 @@ def forked(lake: Pond) -> list[bytes]:
     return payloads(lake.store.database("copy"))
 
 
-def test_nothing_is_left_of_a_purged_database(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_nothing_is_left_of_a_purged_database(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         lake.run("archive")
         lake.run("evict")
@@ -31,8 +31,8 @@ def test_nothing_is_left_of_a_purged_database(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_lost_catalog", [False, True])
-def test_what_a_fork_shares_outlives_its_origin(tmp_path: Path, *, has_lost_catalog: bool) -> None:
-    with pond(tmp_path) as lake:
+def test_what_a_fork_shares_outlives_its_origin(home: Path, *, has_lost_catalog: bool) -> None:
+    with pond(home) as lake:
         wanted = forked(lake)
         lake.store.drop(NAME)
         if has_lost_catalog:
@@ -47,14 +47,16 @@ def test_what_a_fork_shares_outlives_its_origin(tmp_path: Path, *, has_lost_cata
         lake.check_no_orphans()
 
 
-def test_what_the_origin_has_let_go_before_is_still_its_forks(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_what_the_origin_has_let_go_before_is_still_its_forks(home: Path) -> None:
+    with pond(home) as lake:
         wanted = forked(lake)
         lake.run("checkpoint")
         lake.run("compact")
         lake.run("archive")
         lake.run("retain")
-        assert not {row.record.file_name for row in lake.rows()} & {one.file_name for one in lake.live(lake.store.database("copy"))}
+        assert not {row.record.file_name for row in lake.rows()} & {
+            one.file_name for one in lake.live(lake.store.database("copy"))
+        }
         lake.store.drop(NAME)
         lake.store.purge()
         assert payloads(lake.store.database("copy")) == wanted
@@ -62,8 +64,8 @@ def test_what_the_origin_has_let_go_before_is_still_its_forks(tmp_path: Path) ->
         assert payloads(lake.store.database("copy")) == wanted
 
 
-def test_a_purged_fork_takes_what_only_it_still_shared(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_purged_fork_takes_what_only_it_still_shared(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         lake.store.fork(NAME, "copy")
         lake.run("archive")

@@ -95,8 +95,8 @@ PASTS = [flushed, checkpointed, compacted, purged, archived, evicted, compacted_
 
 
 @pytest.mark.parametrize("past", PASTS)
-def test_a_lost_catalog_is_made_again(tmp_path: Path, past: Callable[[Pond], None]) -> None:
-    with pond(tmp_path) as lake:
+def test_a_lost_catalog_is_made_again(home: Path, past: Callable[[Pond], None]) -> None:
+    with pond(home) as lake:
         past(lake)
         before, states = [told(record) for record in lake.live()], list(lake.db.stats())
         (report,) = rebuild(lake)
@@ -111,8 +111,8 @@ def test_a_lost_catalog_is_made_again(tmp_path: Path, past: Callable[[Pond], Non
             lake.check()
 
 
-def test_new_ids_are_beyond_all_old_ones(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_new_ids_are_beyond_all_old_ones(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         lake.store.create_database("second")
         last = lake.store.create_database("third").db_id
@@ -128,8 +128,8 @@ def test_new_ids_are_beyond_all_old_ones(tmp_path: Path) -> None:
         lake.check()
 
 
-def test_a_damaged_description_is_told_and_others_are_found(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_damaged_description_is_told_and_others_are_found(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         other = lake.store.create_database("other")
         other.append(b"x")
@@ -142,8 +142,8 @@ def test_a_damaged_description_is_told_and_others_are_found(tmp_path: Path) -> N
         assert lake.store.create_database("other").db_id > other.db_id
 
 
-def test_a_gap_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_a_gap_is_told_and_the_rest_is_read(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         for _ in range(3):
             lake.fill(30)
             lake.run("flush")
@@ -163,8 +163,8 @@ def test_a_gap_is_told_and_the_rest_is_read(tmp_path: Path) -> None:
             list(lake.db.scan())
 
 
-def test_a_gap_before_the_log_does_not_stop_flushing(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_a_gap_before_the_log_does_not_stop_flushing(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         for _ in range(2):
             lake.fill(30)
             lake.run("flush")
@@ -181,9 +181,9 @@ def test_a_gap_before_the_log_does_not_stop_flushing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_what_could_not_be_read_is_not_removed(tmp_path: Path, which: int) -> None:
+def test_what_could_not_be_read_is_not_removed(home: Path, which: int) -> None:
     """A key that was not at hand, or a damaged footer: the file may be the only copy, and jobs must let it be."""
-    with pond(tmp_path, shards=1) as lake:
+    with pond(home, shards=1) as lake:
         for _ in range(3):
             lake.fill(30)
             lake.run("flush")
@@ -210,8 +210,8 @@ RING = KeyRing({"old": bytes(range(32)), "new": bytes(range(1, 33))}, "new")
 
 
 @pytest.mark.parametrize("past", [checkpointed, evicted])
-def test_encrypted_chunks_are_found_again_with_their_keys(tmp_path: Path, past: Callable[[Pond], None]) -> None:
-    with pond(tmp_path, keys=RING, key_id="old") as lake:
+def test_encrypted_chunks_are_found_again_with_their_keys(home: Path, past: Callable[[Pond], None]) -> None:
+    with pond(home, keys=RING, key_id="old") as lake:
         past(lake)
         before = [told(record) for record in lake.live()]
         lake.keys = KeyRing({"other": bytes(32)}, "other")
@@ -229,8 +229,8 @@ def test_encrypted_chunks_are_found_again_with_their_keys(tmp_path: Path, past: 
         lake.check()
 
 
-def test_a_damaged_file_gives_way_to_its_object(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_a_damaged_file_gives_way_to_its_object(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         archived(lake)
         path = lake.db_dir / "chunks" / lake.live()[0].file_name
         whole = path.read_bytes()
@@ -244,8 +244,8 @@ def test_a_damaged_file_gives_way_to_its_object(tmp_path: Path) -> None:
         lake.check_no_orphans()
 
 
-def test_what_the_log_has_is_flushed_again(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_what_the_log_has_is_flushed_again(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         for _ in range(3):
             lake.fill(30)
             lake.run("flush")
@@ -259,8 +259,8 @@ def test_what_the_log_has_is_flushed_again(tmp_path: Path) -> None:
         lake.check_no_orphans()
 
 
-def test_chunks_of_one_that_had_the_name_before_are_left_alone(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_chunks_of_one_that_had_the_name_before_are_left_alone(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         evicted(lake)
         lake.store.drop(NAME)
         lake.create(shards=1)
@@ -270,9 +270,9 @@ def test_chunks_of_one_that_had_the_name_before_are_left_alone(tmp_path: Path) -
         lake.check()
 
 
-def test_of_two_with_one_name_the_last_counts(tmp_path: Path) -> None:
+def test_of_two_with_one_name_the_last_counts(home: Path) -> None:
     """A power cut between the commit of a drop and its note beside the files leaves the name twice."""
-    with pond(tmp_path) as lake:
+    with pond(home) as lake:
         flushed(lake)
         path = lake.db_dir / "database.json"
         alive = path.read_bytes()
@@ -286,11 +286,11 @@ def test_of_two_with_one_name_the_last_counts(tmp_path: Path) -> None:
         lake.check()
 
 
-def test_an_archive_that_does_not_answer_ends_a_rebuild(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_does_not_answer_ends_a_rebuild(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(*_: object) -> bytes:
         raise TierUnavailable("away")
 
-    with pond(tmp_path) as lake:
+    with pond(home) as lake:
         evicted(lake)
         with monkeypatch.context() as patch:
             patch.setattr(lake.tier, "get", away)
@@ -301,8 +301,8 @@ def test_an_archive_that_does_not_answer_ends_a_rebuild(tmp_path: Path, monkeypa
         lake.check()
 
 
-def test_without_its_archive_what_is_only_there_is_a_gap(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_without_its_archive_what_is_only_there_is_a_gap(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         evicted(lake)
         lake.fill(30)
         lake.run("flush")
@@ -313,8 +313,8 @@ def test_without_its_archive_what_is_only_there_is_a_gap(tmp_path: Path) -> None
         assert [record.sequence for record in lake.db.scan()] == list(range(last.sequence_min, len(lake.model[0])))
 
 
-def test_a_fork_is_found_again_with_what_it_shares(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_fork_is_found_again_with_what_it_shares(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         fork = lake.store.fork(NAME, "copy")
         fork.append(b"of the fork", b"key")
@@ -333,8 +333,8 @@ def test_a_fork_is_found_again_with_what_it_shares(tmp_path: Path) -> None:
         lake.check()
 
 
-def test_a_fork_is_found_again_when_its_origin_is_gone(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_fork_is_found_again_when_its_origin_is_gone(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         fork = lake.store.fork(NAME, "copy")
         wanted = payloads(fork)
@@ -343,16 +343,16 @@ def test_a_fork_is_found_again_when_its_origin_is_gone(tmp_path: Path) -> None:
         assert payloads(lake.store.database("copy")) == wanted
 
 
-def test_a_catalog_with_databases_is_not_written_over(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_a_catalog_with_databases_is_not_written_over(home: Path) -> None:
+    with pond(home) as lake:
         flushed(lake)
         with pytest.raises(UsageError, match="move it away"):
             rebuild_catalog(PosixFS(), lake.store.layout, lake.store.catalog, lake.tier, None)
         lake.check()
 
 
-def test_readers_go_on_where_they_were(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
+def test_readers_go_on_where_they_were(home: Path) -> None:
+    with pond(home) as lake:
         checkpointed(lake)
         with lake.db.reader("billing") as reader:
             read = reader.poll(40)
@@ -364,10 +364,10 @@ def test_readers_go_on_where_they_were(tmp_path: Path) -> None:
         assert len(found) == len(read) + len(rest) == sum(map(len, lake.model.values()))
 
 
-def test_a_store_copied_elsewhere_is_found_there(tmp_path: Path) -> None:
-    with pond(tmp_path / "here") as lake:
+def test_a_store_copied_elsewhere_is_found_there(home: Path) -> None:
+    with pond(home / "here") as lake:
         purged(lake)
-    shutil.move(tmp_path / "here", tmp_path / "there")
-    with Pond(tmp_path / "there", model=lake.model) as moved:
+    shutil.move(home / "here", home / "there")
+    with Pond(home / "there", model=lake.model) as moved:
         rebuild(moved)
         moved.check()

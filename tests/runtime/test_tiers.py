@@ -7,8 +7,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from latewood.runtime import Store
-from tests.runtime.pond import LAKE, NAME, Pond, pond
+from tests.runtime.pond import Pond, pond
 
 MOVES = (
     ("flush", "checkpoint"),
@@ -25,9 +24,9 @@ def everything(lake: Pond) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("moves", MOVES)
 @pytest.mark.parametrize("merged", [False, True])
 def test_an_open_reader_goes_on_from_wherever_the_records_are(
-    tmp_path: Path, moves: tuple[str, ...], *, merged: bool
+    home: Path, moves: tuple[str, ...], *, merged: bool
 ) -> None:
-    with pond(tmp_path) as lake:
+    with pond(home) as lake:
         lake.fill(60)
         with lake.db.reader("billing", merged=merged) as reader:
             found = reader.poll(7)
@@ -47,8 +46,8 @@ def test_an_open_reader_goes_on_from_wherever_the_records_are(
 
 
 @pytest.mark.parametrize("moves", MOVES)
-def test_a_committed_position_outlives_its_place_in_the_log(tmp_path: Path, moves: tuple[str, ...]) -> None:
-    with pond(tmp_path) as lake:
+def test_a_committed_position_outlives_its_place_in_the_log(home: Path, moves: tuple[str, ...]) -> None:
+    with pond(home) as lake:
         lake.fill(60)
         with lake.db.reader("billing") as reader:
             found = reader.poll(25)
@@ -67,24 +66,8 @@ def test_a_committed_position_outlives_its_place_in_the_log(tmp_path: Path, move
         assert sorted(record[:2] for record in found) == sorted(everything(lake))
 
 
-def test_a_reader_beside_the_writer_sees_every_move(tmp_path: Path) -> None:
-    with pond(tmp_path) as lake:
-        lake.fill(30)
-        with Store.open(lake.home / LAKE, mode="r", tier=lake.tier, clock=lake.clock) as other:
-            db = other.database(NAME)
-            with db.reader("watch") as reader:
-                found = reader.poll(11)
-                for kind in MOVES[-1]:
-                    lake.run(kind)
-                    lake.fill(6)
-                    lake.check_records(0, list(db.scan(shard=0)))
-                    found += reader.poll(11)
-                found += list(reader)
-            assert sorted(record[:2] for record in found) == sorted(everything(lake))
-
-
-def test_what_a_reader_wants_is_not_retained_away(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1, retention_max_age_ms=10_000) as lake:
+def test_what_a_reader_wants_is_not_retained_away(home: Path) -> None:
+    with pond(home, shards=1, retention_max_age_ms=10_000) as lake:
         for _ in range(3):
             lake.fill(30)
             lake.run("flush")
@@ -108,8 +91,8 @@ def test_what_a_reader_wants_is_not_retained_away(tmp_path: Path) -> None:
         lake.check_no_orphans()
 
 
-def test_a_damaged_position_stops_retention(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1, retention_max_age_ms=10_000) as lake:
+def test_a_damaged_position_stops_retention(home: Path) -> None:
+    with pond(home, shards=1, retention_max_age_ms=10_000) as lake:
         lake.fill(30)
         lake.run("flush")
         lake.run("checkpoint")
@@ -126,8 +109,8 @@ def test_a_damaged_position_stops_retention(tmp_path: Path) -> None:
         lake.check()
 
 
-def test_too_many_bytes_go_from_the_oldest_on(tmp_path: Path) -> None:
-    with pond(tmp_path, retention_max_bytes=10_000) as lake:
+def test_too_many_bytes_go_from_the_oldest_on(home: Path) -> None:
+    with pond(home, retention_max_bytes=10_000) as lake:
         for _ in range(4):
             lake.fill(30)
             lake.run("flush")
@@ -140,9 +123,9 @@ def test_too_many_bytes_go_from_the_oldest_on(tmp_path: Path) -> None:
         lake.check_no_orphans()
 
 
-def test_others_read_the_chunks_of_a_store(tmp_path: Path) -> None:
+def test_others_read_the_chunks_of_a_store(home: Path) -> None:
     """Without Latewood: all chunks of a store are one table, and each record is in it once."""
-    with pond(tmp_path) as lake:
+    with pond(home) as lake:
         for _ in range(3):
             lake.fill(30)
             lake.run("flush")

@@ -25,8 +25,8 @@ def as_of(db: Database, generation: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("fate", FATES)
-def test_a_generation_is_seen_as_it_was(tmp_path: Path, fate: tuple[str, ...]) -> None:
-    with pond(tmp_path) as lake:
+def test_a_generation_is_seen_as_it_was(home: Path, fate: tuple[str, ...]) -> None:
+    with pond(home) as lake:
         seen: dict[int, list[tuple[int, int]]] = {lake.store.generation: []}
         for _ in range(3):
             lake.fill(12)
@@ -75,8 +75,8 @@ def moment(timestamp_ns: int) -> datetime:
 
 
 @pytest.mark.parametrize("fill", [in_tiers, scattered])
-def test_a_time_is_found_in_every_tier(tmp_path: Path, fill: Callable[[Pond], None]) -> None:
-    with pond(tmp_path) as lake:
+def test_a_time_is_found_in_every_tier(home: Path, fill: Callable[[Pond], None]) -> None:
+    with pond(home) as lake:
         fill(lake)
         times = sorted({kept.timestamp_ns for shard in lake.model.values() for kept in shard})
         for time_ns in [times[0] - 1_000, *times, times[-1] + 10_000]:
@@ -91,8 +91,8 @@ def test_a_time_is_found_in_every_tier(tmp_path: Path, fill: Callable[[Pond], No
 
 
 @pytest.mark.parametrize("fill", [in_tiers, scattered])
-def test_a_reader_begins_at_a_time_in_any_tier(tmp_path: Path, fill: Callable[[Pond], None]) -> None:
-    with pond(tmp_path) as lake:
+def test_a_reader_begins_at_a_time_in_any_tier(home: Path, fill: Callable[[Pond], None]) -> None:
+    with pond(home) as lake:
         fill(lake)
         for number, time_ns in enumerate(sorted({kept.timestamp_ns for kept in lake.model[0]})[::7]):
             with lake.db.reader(f"r{number}", moment(time_ns)) as reader:
@@ -100,8 +100,8 @@ def test_a_reader_begins_at_a_time_in_any_tier(tmp_path: Path, fill: Callable[[P
             assert found == {record[:2] for record in lake.db.scan(moment(time_ns))}
 
 
-def test_any_stretch_is_read_across_tiers(tmp_path: Path) -> None:
-    with pond(tmp_path, shards=1) as lake:
+def test_any_stretch_is_read_across_tiers(home: Path) -> None:
+    with pond(home, shards=1) as lake:
         in_tiers(lake)
         end = len(lake.model[0])
         for start in range(0, end + 1, 3):

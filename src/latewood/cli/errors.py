@@ -6,6 +6,7 @@ from enum import IntEnum
 import click
 
 from latewood.errors import (
+    ChangesLost,
     CorruptError,
     DataLost,
     LatewoodError,
@@ -55,7 +56,7 @@ def explain(error: LatewoodError) -> str:
                 f"a payload of {error.payload_bytes:,} bytes does not fit a segment of this log, which holds at most "
                 f"{error.payload_bytes_max:,}; split it, or give a larger --segment-bytes"
             )
-        case DataLost():
+        case DataLost() if not isinstance(error, ChangesLost):  # Those are of the catalog, and no records.
             text = (
                 f"records {error.start} to {error.stop - 1} are gone; to go on without them read with "
                 f"`--start {error.stop}`, or move the reader with `latewood readers seek --sequence {error.stop}`"

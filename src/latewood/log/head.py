@@ -34,10 +34,12 @@ def sweep_head(log: Log) -> None:
     """Remove the files of segments that an interrupted retirement took out of the manifest but not off the disk."""
     manifest = log._writer.manifest
     known = {manifest.entries[index].path for index in range(len(manifest.entries))}
-    left: list[Path] = []
-    for path in log._fs.walk(log._layout.segments):
-        segment_id = segment_id_of(path)
-        is_old = segment_id is not None and segment_id < manifest.active.segment_id
-        left += [path] if is_old and log._layout.relative(path) not in known else []
+    old = [path for path in log._fs.walk(log._layout.segments) if _is_before(path.name, manifest.active.segment_id)]
+    left = [path for path in old if log._layout.relative(path) not in known]
     if left:
         log._writer.remove_files(left)
+
+
+def _is_before(name: str, active_segment_id: int) -> bool:
+    segment_id = segment_id_of(Path(name))
+    return segment_id is not None and segment_id < active_segment_id

@@ -93,6 +93,7 @@ class Database:
         keys: "Sequence[bytes | None] | None" = None,
         *,
         ext_id: int = 0,
+        ext_ids: "Sequence[int] | None" = None,
         timestamps_ns: "int | Sequence[int] | None" = None,
         durable: bool = False,
     ) -> dict[int, range]:
@@ -106,7 +107,7 @@ class Database:
         if keys is None:
             shard = next(self._turns) % len(self.shards)
             return self._append_to(
-                {shard: range(len(payloads))}, payloads, None, ext_id, timestamps_ns, durable=durable
+                {shard: range(len(payloads))}, payloads, None, (ext_id, ext_ids), timestamps_ns, durable=durable
             )
         if len(keys) != len(payloads):
             message = f"{len(keys)} keys for {len(payloads)} payloads"
@@ -114,7 +115,7 @@ class Database:
         chosen: dict[int, list[int]] = {}
         for index, key in enumerate(keys):
             chosen.setdefault(self._shard_for(key), []).append(index)
-        return self._append_to(chosen, payloads, keys, ext_id, timestamps_ns, durable=durable)
+        return self._append_to(chosen, payloads, keys, (ext_id, ext_ids), timestamps_ns, durable=durable)
 
     def flush(self) -> None:
         """Make everything appended so far durable, in every shard."""
@@ -221,12 +222,13 @@ class Database:
         chosen: "Mapping[int, Sequence[int]]",
         payloads: Sequence[bytes],
         keys: "Sequence[bytes | None] | None",
-        ext_id: int,
+        ids: "tuple[int, Sequence[int] | None]",
         timestamps_ns: "int | Sequence[int] | None",
         *,
         durable: bool,
     ) -> dict[int, range]:
         ranges = {}
+        one, many = ids
         for number, indexes in chosen.items():
             values = [payloads[index] for index in indexes]
             if self.keyed:
@@ -235,7 +237,10 @@ class Database:
             if times is not None and not isinstance(times, int):
                 times = [times[index] for index in indexes]
             log = self.shards[number].log
-            ranges[number] = log.append_many(values, ext_id=ext_id, timestamps_ns=times, durable=durable)
+            chosen_ids = None if many is None else [many[index] for index in indexes]
+            ranges[number] = log.append_many(
+                values, ext_id=one, ext_ids=chosen_ids, timestamps_ns=times, durable=durable
+            )
         return ranges
 
     def _encoded(self, key: bytes | None, payload: bytes) -> bytes:

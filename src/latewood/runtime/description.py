@@ -42,9 +42,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True):
     database: msgspec.Raw = msgspec.Raw(b"null")
 
 
-def store_description(
-    fs: FileSystem, path: Path, db_id: DbId, record: DbRecord, origin: Origin | None = None
-) -> None:
+def store_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord, origin: Origin | None = None) -> None:
     """Write it, durably and at once."""
     body = msgspec.json.encode(Description(db_id=db_id, record=record, origin=origin))
     file = _File(version=VERSION, checksum=f"{crc32c(body):08x}", database=msgspec.Raw(body))

@@ -99,9 +99,7 @@ def rebuild_catalog(
     return sorted(reports, key=lambda report: report.db_id)
 
 
-def _described(
-    fs: FileSystem, layout: StoreLayout
-) -> tuple[list[DatabaseReport], dict[DbId, Description], DbId, int]:
+def _described(fs: FileSystem, layout: StoreLayout) -> tuple[list[DatabaseReport], dict[DbId, Description], DbId, int]:
     """Return what databases say they are, reports of those that do not, and the last id that any of them has."""
     reports, known, last_id = list[DatabaseReport](), dict[DbId, Description](), 0
     for directory in fs.list(layout.databases):

@@ -5,7 +5,7 @@ One process has a store open to write; any number may read it.  The composition 
 
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,7 @@ from latewood.errors import (
     ReadOnlyError,
     UniqueJobAlreadyPending,
     UsageError,
+    WaitExpired,
 )
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["w", "r"]
 _MS: Final = 1_000_000
+_LOOK_MS: Final = 100
+"""Whoever waits for a job looks again after this, also if nothing rings."""
 
 
 class Store:
@@ -259,15 +262,25 @@ class Store:
             job_id = self.enqueue(number, database, **payload)
         except UniqueJobAlreadyPending as pending:
             job_id = pending.job_id
-        if self._pool is not None:
-            self._pool.wait_until_idle()
-        else:
-            self.run_jobs()
-        job = self.jobs.get(job_id)
+        job = self._done(job_id)
         if not isinstance(job.state, Completed):
             reason = job.last_error.message if job.last_error else type(job.state).__name__
             raise JobFailed(f"job {job_id}, {kind} of {database!r}: {reason}")
         return job
+
+    def _done(self, job_id: JobId) -> JobRecord:
+        """Return a job once it is finished, or failed and backs off."""
+        if self._pool is None:
+            self.run_jobs()
+            return self.jobs.get(job_id)
+        while True:
+            generation = self.catalog.generation(Component.JOBS)
+            job = self.jobs.get(job_id)
+            if job.is_finished or (job.last_error is not None and job.not_before_ms > self.jobs.now_ms()):
+                return job
+            with suppress(WaitExpired):
+                deadline_ms = self.jobs.now_ms() + _LOOK_MS
+                self.catalog.wait_for_generation(Component.JOBS, generation + 1, deadline_ms)
 
     def run_jobs(self) -> list[JobId]:
         """Run every job that is due, in this thread, and return their ids.  A job that fails backs off by itself."""
@@ -362,7 +375,7 @@ class Store:
             )
             for number in range(record.wal_shards)
         ]
-        writable = self._mode == "w"
+        writable = self._mode == "w" or self._site.fs.is_writable(layout.root)
         readers = Readers(self._site.fs, layout, self._site.clock.now_ns, writable=writable)
         database = Database(db_id, record, shards, readers, _Latest(self.catalog, db_id, record))
         self._databases[db_id] = database

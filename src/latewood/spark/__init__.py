@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from latewood.spark.session import session
-    from latewood.spark.table import count, table
+    from latewood.spark.local_session import session
+    from latewood.spark.whole_table import count, table
 
 __all__ = ["count", "session", "table"]
 
-_HOMES: Final = {"count": "table", "session": "session", "table": "table"}
+_HOMES: Final = {"count": "whole_table", "session": "local_session", "table": "whole_table"}
 
 
 def __getattr__(name: str) -> object:

@@ -102,7 +102,7 @@ class Committer:
             changed = self._finish_interrupted(batch.query)
             if plan.verdict(self._files.record(batch.query), batch.number) is Verdict.SKIP:
                 self._files.sync_records()  # Whoever completed it may have been killed before that.
-                self._files.remove_staged([file.name for file in staged])
+                self._clear(batch)
                 return changed
             if not staged:
                 return changed
@@ -125,9 +125,7 @@ class Committer:
         if intent is None:
             return False
         if plan.is_over(self._files.record(query), intent):
-            self._files.sync_records()
-            self._clear(intent)
-            return False
+            return False  # Only its removal is missing, and the verdict will be to skip.
         self._carry_out(intent, is_new=False)
         return True
 
@@ -173,7 +171,7 @@ class Committer:
             record = self._files.record(intent.query)
             self._files.store_record(plan.completed(record, intent, self._now_ms()))
             self._step("completed")
-        self._clear(intent)
+        self._clear(Batch(intent.query, intent.kind, intent.batch))
 
     def _check_sizes(self, intent: Intent, logs: dict[int, Queue]) -> None:
         """Refuse what no segment can hold now: behind the intent it could never be finished."""
@@ -256,17 +254,16 @@ class Committer:
 
     # -- what is left behind ----------------------------------------------------------------------------------
 
-    def _clear(self, intent: Intent) -> None:
+    def _clear(self, batch: Batch) -> None:
         """Remove what nobody needs any more.  The batch is in the log: whatever fails here is tried again next time."""
         try:
-            self._files.remove_intent(intent.query)
-            intents = self._living_intents()
-            now_ms, age_max_ms = self._now_ms(), self._staging_age_max_ms
-            staged = self._files.staged()
-            self._files.remove_staged(plan.left_behind(staged, intents, intent, now_ms, age_max_ms))
-            self._prune_txns(intent, now_ms)
+            self._files.remove_intent(batch.query)
+            done, now_ms = (batch.query, batch.number), self._now_ms()
+            intents, staged = self._living_intents(), self._files.staged()
+            self._files.remove_staged(plan.left_behind(staged, intents, done, now_ms, self._staging_age_max_ms))
+            self._prune_txns(batch.kind, now_ms)
         except LatewoodError as error:
-            _logger.warning("after the commit of batch %d of query %s: %s", intent.batch, intent.query, error)
+            _logger.warning("after the commit of batch %d of query %s: %s", batch.number, batch.query, error)
         self._step("removed")
 
     def _living_intents(self) -> list[Intent]:
@@ -279,8 +276,8 @@ class Committer:
                 living.append(intent)
         return living
 
-    def _prune_txns(self, intent: Intent, now_ms: int) -> None:
-        names = self._files.txn_names() if intent.kind == "txn" else []
+    def _prune_txns(self, kind: Kind, now_ms: int) -> None:
+        names = self._files.txn_names() if kind == "txn" else []
         if len(names) <= plan.TXNS_KEPT or len(names) % _TXN_PRUNE_EVERY:
             return
         records = {name: record for name in names if (record := self._files.record(name)) and record.completions}

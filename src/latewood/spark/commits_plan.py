@@ -39,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch that is being appended.  Once this is durable, the batch will be in the log, and no other in its place."""
+    """A batch that is being appended.  Once this is durable, it will be in the log, and no other in its place."""
 
     query: str
     kind: Kind
@@ -134,16 +134,16 @@ def unsettled(intent: Intent, shards: Iterable[int]) -> list[int]:
 
 
 def left_behind(
-    names: Sequence[str], intents: Sequence[Intent], done: Intent | None, now_ms: int, age_max_ms: int
+    names: Sequence[str], intents: Sequence[Intent], done: tuple[str, int], now_ms: int, age_max_ms: int
 ) -> list[str]:
-    """Return the staged files that nobody needs: of batches that are in the log, or old and in no intent."""
+    """Return the staged files that nobody needs: of a query up to the batch that is done, or old and in no intent."""
     kept = {file.name for intent in intents for file in intent.files}
     found = []
     for text in names:
         name = StagedName.parse(text)
         if name is None or text in kept:
             continue
-        is_done = done is not None and name.query == done.query and name.batch <= done.batch
+        is_done = name.query == done[0] and name.batch <= done[1]
         if is_done or now_ms - name.made_ms > age_max_ms:
             found.append(text)
     return found

@@ -67,9 +67,7 @@ class ShardReader:
         if self._log is not None:
             self._log.close()
 
-    def batches(
-        self, start: int, stop: int, chunks: Sequence[plan.Chunk], columns: Sequence[str]
-    ) -> Iterator[Any]:
+    def batches(self, start: int, stop: int, chunks: Sequence[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow batches of the records from `start` up to `stop`, each once, in order.
 
         `chunks` are those that were there when this was planned; `columns` are the log's.

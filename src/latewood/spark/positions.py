@@ -102,7 +102,12 @@ class DatabasePositions:
     """The reader of one database."""
 
     def __init__(
-        self, directory: Path, name: str, shards: list[ShardId], fs: FileSystem | None = None, clock: Clock | None = None
+        self,
+        directory: Path,
+        name: str,
+        shards: list[ShardId],
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._fs, self._clock, self._shards = fs or PosixFS(), clock or SystemClock(), shards
         self._home, self._lock_path = directory / name, directory / f"{name}.lock"
@@ -128,9 +133,7 @@ class DatabasePositions:
             known = self._known.get(shard)
             if shard in offsets and (known is None or known.sequence != offsets[shard]):
                 position = Position(0, 0, offsets[shard])
-                self._known[shard] = store_cursor(
-                    self._fs, self._path(shard), known, position, self._clock.now_ns()
-                )
+                self._known[shard] = store_cursor(self._fs, self._path(shard), known, position, self._clock.now_ns())
 
     def close(self) -> None:
         """Give the name up."""

@@ -130,7 +130,9 @@ def check_schema(schema: StructType, options: ReadOptions, shape: Shape) -> None
     chosen_columns([field.name for field in schema.fields], list(types))
     for field in schema.fields:
         if field.dataType.simpleString() != types[field.name]:
-            message = f"column {field.name!r} is {types[field.name].upper()}, not {field.dataType.simpleString().upper()}"
+            message = (
+                f"column {field.name!r} is {types[field.name].upper()}, not {field.dataType.simpleString().upper()}"
+            )
             raise UsageError(f"{message}; cast it after loading")
 
 

@@ -21,7 +21,7 @@ from latewood.fs import PosixFS
 from latewood.limits import ARROW_RECORDS_MAX, MiB
 from latewood.spark.commits import Batch, Committer
 from latewood.spark.commits_files import stream_query, txn_query
-from latewood.spark.staging import StagedFile, StagedName, StagingWriter
+from latewood.spark.staging import Hook, StagedFile, StagedName, StagingWriter
 from latewood.spark.writing_columns import Columns, find_columns, records_of, split_by_shard
 from latewood.spark.writing_options import WriteOptions, parse_write_options
 from latewood.spark.writing_patience import patiently
@@ -54,7 +54,7 @@ class Sink:
     target: Target
     columns: Columns
 
-    def stage(self, batches: Iterator[Any], query: str, batch: int, step: Any) -> StagedFile | None:
+    def stage(self, batches: Iterator[Any], query: str, batch: int, step: Hook) -> StagedFile | None:
         """Write a task's rows to a file of its own, durably; None if there are none."""
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
@@ -72,7 +72,7 @@ class Sink:
                 writer.discard()
             raise
 
-    def committer(self, step: Any) -> Committer:
+    def committer(self, step: Hook) -> Committer:
         """Return what appends staged files."""
         return Committer(
             PosixFS(),

@@ -171,7 +171,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return  # Written, and read by a batch before; only the proof that it is durable is late.
         if self._options.fail_on_data_loss:
             error = DataLost(durable, known)
-            error.add_note(f"{shard.id} went back behind the checkpoint: it was restored from an older copy, or rebuilt")
+            error.add_note(
+                f"{shard.id} went back behind the checkpoint: it was restored from an older copy, or rebuilt"
+            )
             raise error
         _logger.warning("%s went back from %s to %s, behind the checkpoint", shard.id, known, durable)
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from latewood.errors import UsageError
 from latewood.log.listing import SegmentInfo, list_segments
 from latewood.queue.cursor import load_cursor
 from latewood.queue.listing import list_readers
@@ -200,7 +199,9 @@ def _plan(survey: Any, options: ReadOptions) -> Iterator[dict[str, Any]]:
     from latewood.spark.survey import is_lasting
 
     for shard in survey.shards:
-        lasting = {chunk for chunk, record in zip(shard.chunks, shard.records, strict=True) if is_lasting(shard, record)}
+        lasting = {
+            chunk for chunk, record in zip(shard.chunks, shard.records, strict=True) if is_lasting(shard, record)
+        }
         for start, stop in batch_ranges(survey, options)[shard.id]:
             for piece in shard.pieces_from_chunks(start, stop):
                 chunk = piece.chunk
@@ -220,13 +221,3 @@ def _plan(survey: Any, options: ReadOptions) -> Iterator[dict[str, Any]]:
 
 def _time(nanoseconds: int | None) -> datetime | None:
     return None if nanoseconds is None else _EPOCH + timedelta(microseconds=nanoseconds // 1000)
-
-
-def check_view(view: str) -> None:
-    """Refuse a view in a stream.
-
-    Raises:
-        UsageError: it is one.
-    """
-    if view != "records":
-        raise UsageError(f"a stream reads records; read view={view} as a batch")

@@ -133,6 +133,7 @@ class Lake:
         self.model: dict[int, list[tuple[bytes | None, bytes]]] = {shard: [] for shard in range(SHARDS)}
         self._random = random.Random(7)
         self._cut_at: int | None = None
+        self._cut_name: str | None = None
         self.steps: list[str] = []
         self.on_step: Callable[[str], None] = lambda _: None
         self.manager: JobManager
@@ -238,22 +239,32 @@ class Lake:
             self.append(count)
             assert self.run(JobKind.FLUSH, {"seal": True}) is Outcome.COMPLETED
 
-    def run_cut(self, kind: int, payload: dict[str, Any], cut_at: int | None) -> bool:
-        """Run a job, kill the process before a step, and let another finish; return whether it came to that."""
+    def run_cut(self, kind: int, payload: dict[str, Any], cut_at: int | None, second_cut: str | None = None) -> bool:
+        """Run a job, kill the process before a step, and let another finish; return whether it came to that.
+
+        With `second_cut` the other is killed too, before a step of that name, and a third finishes.
+        """
         self.manager.enqueue(kind, payload, db_id=DB)
         self.steps, self._cut_at = [], cut_at
+        if self._survives():
+            return False
+        self._cut_name = second_cut
+        if not self._survives():
+            assert self._survives()
+        return True
+
+    def _survives(self) -> bool:
+        """Run all jobs there are; if the process is killed meanwhile, begin another."""
         try:
             self.drain()
         except Killed:
             self.fs.is_dead = False
-            self._cut_at = None
             self.catalog = reborn(self.catalog, self.clock)
             self._begin()
-            self.drain()
-            return True
+            return False
         finally:
-            self._cut_at = None
-        return False
+            self._cut_at = self._cut_name = None
+        return True
 
     # -- what a test looks at ---------------------------------------------------------------------------------
 
@@ -336,7 +347,7 @@ class Lake:
     def _step(self, name: str) -> None:
         self.steps.append(name)
         self.on_step(name)
-        if self._cut_at is not None and len(self.steps) > self._cut_at:
+        if (self._cut_at is not None and len(self.steps) > self._cut_at) or name == self._cut_name:
             self.fs.is_dead = True
             raise Killed(name)
 
@@ -348,18 +359,19 @@ def prove(
     payload: dict[str, Any] | None = None,
     *,
     is_damaged: bool = False,
+    second_cut: str | None = None,
     **options: Any,
 ) -> list[str]:
     """Kill a job before each of its steps, let another process finish it, and compare what is there in the end.
 
     Returns the names of the steps.  What must hold at every moment is looked at before every step; what is damaged
-    can be read only at the end.
+    can be read only at the end.  `second_cut`: the process that finishes it is killed too, before this step.
     """
     case = prepare, kind, payload or {}, options
     wanted, names = _outcome(directory / "whole", *case, None, deep=not is_damaged)
     assert names, "a job without a step proves nothing"
     for cut_at, name in enumerate(names):
-        found, _ = _outcome(directory / f"cut-{cut_at}", *case, cut_at, deep=False)
+        found, _ = _outcome(directory / f"cut-{cut_at}", *case, cut_at, deep=False, second_cut=second_cut)
         assert found == wanted, f"killed before step {cut_at}, {name!r}, it ends elsewhere:\n{found}\nnot\n{wanted}"
     return names
 
@@ -373,11 +385,12 @@ def _outcome(
     cut_at: int | None,
     *,
     deep: bool,
+    second_cut: str | None = None,
 ) -> tuple[object, list[str]]:
     with Lake(directory, **options) as lake:
         prepare(lake)
         lake.on_step = lambda _: lake.check(deep=deep)
-        assert lake.run_cut(kind, payload, cut_at) == (cut_at is not None)
+        assert lake.run_cut(kind, payload, cut_at, second_cut) == (cut_at is not None)
         names = list(lake.steps)
         lake.on_step = lambda _: None
         jobs = [job for job in lake.manager.jobs() if job.kind == kind]

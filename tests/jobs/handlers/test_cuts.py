@@ -130,3 +130,12 @@ def test_a_job_killed_at_any_step_ends_in_the_same_state(tmp_path: Path, case: C
     steps = prove(tmp_path, case.prepare, case.kind, case.payload, **case.options)
     assert set(steps) == case.steps
     assert case.steps <= {*STEPS[case.kind], "remove orphan"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["flush", "compact", "hydrate", "mend files from objects"])
+def test_a_job_killed_a_second_time_while_orphans_go_ends_in_the_same_state(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    is_damaged = "is_damaged" in case.options
+    steps = prove(tmp_path, case.prepare, case.kind, case.payload, is_damaged=is_damaged, second_cut="remove orphan")
+    assert set(steps) == case.steps

@@ -15,7 +15,7 @@ from latewood.jobs.handlers.chunks import Row, object_of
 from latewood.jobs.handlers.hydrate import HYDRATE
 from latewood.jobs.handlers.repair import MEND
 from latewood.jobs.handlers.retain import RETAIN
-from tests.jobs.handlers import test_checkpoint, test_forks, test_orphans, test_retain
+from tests.jobs.handlers import test_checkpoint, test_forks, test_orphans, test_retain, test_verify
 from tests.jobs.handlers.lake import Lake, prove
 from tests.jobs.handlers.test_cuts import archived, compacted, evicted, flushed, with_bad_objects
 
@@ -128,6 +128,15 @@ def bad_object_vouched_for_while_it_is_replaced(patch: pytest.MonkeyPatch) -> No
     patch.setattr(Attempt, "change", undoubting)
 
 
+def rows_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
+    def looked_at(attempt: Attempt, chunk_id: int, look: Callable[[ChunkRecord], Any]) -> Any:
+        record = attempt.row(chunk_id)
+        assert record
+        return record, look(record)
+
+    patch.setattr("latewood.jobs.handlers.verify.looked_at", looked_at)
+
+
 def proved(prepare: Callable[[Lake], None], kind: int, payload: "dict[str, Any] | None" = None) -> Check:
     return lambda directory: prove(directory, prepare, kind, payload)
 
@@ -138,6 +147,15 @@ def forked(test: Callable[[Lake], None]) -> Check:
             lake.flush(10, 11)
             lake.run(JobKind.ARCHIVE)
             lake.fork()
+            test(lake)
+
+    return check
+
+
+def flushed_first(test: Callable[[Lake], None]) -> Check:
+    def check(directory: Path) -> None:
+        with Lake(directory / "lake") as lake:
+            lake.flush(10, 11)
             test(lake)
 
     return check
@@ -159,6 +177,9 @@ BUGS: Final[dict[Patch, Check]] = {
     forks_not_asked_for_files: forked(test_forks.test_what_one_database_lets_go_the_other_still_has),
     forks_not_asked_for_objects: forked(test_forks.test_what_one_database_lets_go_the_other_still_has),
     progress_of_a_shard_not_committed: proved(lambda lake: lake.append(40), JobKind.FLUSH, {"seal": True}),
+    rows_not_looked_at_again: flushed_first(
+        test_verify.test_a_chunk_that_is_moved_while_it_is_looked_at_is_not_called_lost
+    ),
     bad_object_vouched_for_while_it_is_replaced: proved(with_bad_objects, MEND),
 }
 

@@ -240,3 +240,44 @@ def test_a_missing_file_of_an_archived_chunk_is_read_from_the_tier(lake: Lake) -
     lake.run(JobKind.ARCHIVE)
     remove_file(lake, lake.live()[0])
     assert lake.content(0) == dict(enumerate(lake.model[0]))
+
+
+def test_a_chunk_that_is_retired_while_it_is_sent_leaves_no_object(lake: Lake) -> None:
+    row = lake.live()[0]
+
+    def retire(step: str) -> None:
+        if step == "put" and lake.live()[0] == row:
+            lake.change(row, purging=True)
+
+    lake.on_step = retire
+    assert lake.run(JobKind.ARCHIVE) is Outcome.COMPLETED
+    assert len(lake.keys_in_tier()) == 3
+
+
+def test_a_chunk_that_is_retired_while_it_comes_back_leaves_no_file(lake: Lake) -> None:
+    lake.run(JobKind.ARCHIVE)
+    lake.run(JobKind.EVICT, {"now": True})
+    row = lake.live()[0]
+
+    def retire(step: str) -> None:
+        if step == "renamed" and lake.live()[0] == row:
+            lake.change(row, purging=True)
+
+    lake.on_step = retire
+    assert lake.run(HYDRATE) is Outcome.COMPLETED
+    assert len(lake.files()) == 3
+
+
+def test_an_error_with_a_chunk_that_was_moved_meanwhile_is_none(lake: Lake) -> None:
+    row = lake.live()[0]
+
+    def move(step: str) -> None:
+        if step == "put" and lake.live()[0] == row:
+            lake.change(row, created_at_ms=1)
+            lake.tier.delete(lake.database(DB).object_key(row.record))
+
+    lake.on_step = move
+    assert lake.run(JobKind.ARCHIVE) is Outcome.COMPLETED
+    assert isinstance(lake.live()[0].record.residency, Local)
+    lake.run(JobKind.ARCHIVE)
+    assert residencies(lake) == {"LocalAndRemote"}

@@ -188,3 +188,35 @@ def test_a_scrub_that_is_run_again_enqueues_one_repair(lake: Lake) -> None:
     scrub(lake)
     scrub(lake)
     assert len([job for job in lake.manager.jobs() if job.kind == MEND]) == 1
+
+
+def test_a_chunk_that_is_moved_while_it_is_looked_at_is_not_called_lost(lake: Lake) -> None:
+    lake.run(JobKind.ARCHIVE)
+    lake.run(JobKind.CHECKPOINT)
+    evicted = list[int]()
+    open_file = lake.fs._inner.open
+
+    def open_and_evict(path: Path, **mode: bool) -> object:
+        row = next((row for row in lake.live() if row.record.file_name == path.name), None)
+        if row is not None and row.chunk_id not in evicted and isinstance(row.record.residency, LocalAndRemote):
+            evicted.append(row.chunk_id)
+            lake.change(row, residency=RemoteArchived(object=row.record.residency.object, verified=True))
+            lake.fs.remove(path)
+        return open_file(path, **mode)
+
+    lake.fs._inner.open = open_and_evict
+    assert scrub(lake).findings == ()
+    assert len(evicted) == 4
+
+
+def test_a_repair_of_a_chunk_that_was_replaced_meanwhile_leaves_nothing(lake: Lake) -> None:
+    row = lake.live(0)[0]
+    break_file(lake, row)
+
+    def retire(step: str) -> None:
+        if step == "durable" and lake.live(0)[0] == row:
+            lake.change(row, purging=True)
+
+    lake.on_step = retire
+    assert lake.run(MEND) is Outcome.COMPLETED
+    assert len(lake.files()) == 4

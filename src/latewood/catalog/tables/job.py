@@ -36,6 +36,10 @@ class JobKind(IntEnum):
     EVICT = 6
     PURGE = 7
     VERIFY = 8
+    HYDRATE = 18
+    RETAIN = 19
+    MEND = 20
+    """Mends a chunk that a scrub found broken."""
     CUSTOM = 1024
 
 

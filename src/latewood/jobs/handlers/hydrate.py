@@ -13,7 +13,7 @@ from latewood.archive.sink import FILE_STEPS, FileSink
 from latewood.archive.source import pieces
 from latewood.archive.tier import Tier, TierSource
 from latewood.archive.transfer import hydrate as bring_back
-from latewood.catalog.tables import ChunkRecord, LocalAndRemote, RemoteArchived
+from latewood.catalog.tables import ChunkRecord, JobKind, LocalAndRemote, RemoteArchived
 from latewood.errors import ConflictError, CorruptError, NotFoundError, UsageError
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import HYDRATED_AT, Row, digest_of, is_live, live_rows, noted
@@ -23,10 +23,18 @@ from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.removal import is_only_remote, remove_file
 from latewood.jobs.handlers.troubles import Troubles
 
-HYDRATE: Final = 18
+HYDRATE: Final = JobKind.HYDRATE
 """The kind of these jobs."""
 
-STEPS: Final = ("downloaded", *FILE_STEPS, "present", "commit hydrated", "remove file", "sync directory")
+STEPS: Final = (
+    "downloaded",
+    *FILE_STEPS,
+    "present",
+    "replace file",
+    "commit hydrated",
+    "remove file",
+    "sync directory",
+)
 
 
 def hydrate(attempt: Attempt) -> Result:
@@ -75,12 +83,8 @@ def replace_file(attempt: Attempt, tier: Tier, record: ChunkRecord) -> None:
     Raises:
         NotFoundError, CorruptError: the object is not there, or not what it should be; the file is as it was.
     """
-    key, path, token = (
-        object_key_in(tier, record),
-        attempt.db.chunk_path(record),
-        attempt.random_bytes(TOKEN_BYTES).hex(),
-    )
-    name = parse_file_name(record.file_name)
+    key, path = object_key_in(tier, record), attempt.db.chunk_path(record)
+    name, token = parse_file_name(record.file_name), attempt.random_bytes(TOKEN_BYTES).hex()
     if name is None:
         raise UsageError(f"{record.file_name} is no name of a chunk")
     sink = FileSink(attempt.fs, path.parent, token, attempt.step)

@@ -24,7 +24,7 @@ from latewood.archive.tier import Tier
 from latewood.archive.transfer import UPLOAD_STEPS
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
-from latewood.catalog.tables import ChunkRecord, JobRecord, LocalAndRemote, RemoteArchived
+from latewood.catalog.tables import ChunkRecord, JobKind, JobRecord, LocalAndRemote, RemoteArchived
 from latewood.errors import JobFailed
 from latewood.jobs.handlers.archive import archive_chunk
 from latewood.jobs.handlers.attempt import Attempt
@@ -35,7 +35,7 @@ from latewood.jobs.handlers.proof import MISSING, local_trouble, looked_at, remo
 from latewood.jobs.handlers.registry import Result
 from latewood.types import ChunkId
 
-MEND: Final = 20
+MEND: Final = JobKind.MEND
 """The kind of these jobs.  JobKind.REPAIR is another thing: it mends what a job that broke off has left."""
 
 STEPS: Final = (

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.ops import DeleteChunk
-from latewood.catalog.tables import ChunkKey, ChunkRecord
+from latewood.catalog.tables import ChunkKey, ChunkRecord, JobKind
 from latewood.errors import JobFailed, UsageError
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.checkpoint import release_log
@@ -32,7 +32,7 @@ from latewood.jobs.handlers.removal import remove_file, remove_object
 from latewood.jobs.handlers.troubles import Troubles
 from latewood.types import ChunkId
 
-RETAIN: Final = 19
+RETAIN: Final = JobKind.RETAIN
 """The kind of these jobs."""
 
 STEPS: Final = (

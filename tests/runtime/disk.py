@@ -1,0 +1,23 @@
+"""A disk that needs no sync, for tests that make many stores; where there is none, any will do."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - named after the test, and gone after it
+
+
+@contextmanager
+def quick_disk(directory: Path) -> Iterator[Path]:
+    """Give a directory that is empty, and gone afterwards."""
+    if not _MEMORY.is_dir():
+        yield directory
+        return
+    made = _MEMORY / f"latewood-{directory.parent.name}-{directory.name}"
+    made.mkdir()
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
