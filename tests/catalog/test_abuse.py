@@ -233,7 +233,8 @@ def test_an_interrupt_as_a_thread_begins_or_ends_to_lead_leaves_the_writer_to_ot
     writer = catalog._writer
     assert writer is not None
     with monkeypatch.context() as patch:
-        step_down, told = writer._step_down, []
+        step_down = writer._step_down
+        told: list[int] = []
 
         def interrupted(*_: object) -> None:
             if told:
@@ -267,7 +268,7 @@ def test_an_interrupt_while_the_map_waits_for_readers_lets_them_in_again() -> No
         raise KeyboardInterrupt
 
     real = readers._changed.wait_for
-    readers._changed.wait_for = interrupted  # type: ignore[method-assign]
+    readers._changed.wait_for = interrupted  # type: ignore[assignment,method-assign]
     with pytest.raises(KeyboardInterrupt), readers.inside(), readers.shut(30):
         pass
     readers._changed.wait_for = real  # type: ignore[method-assign]
@@ -311,7 +312,7 @@ def test_a_meta_page_that_lies_about_its_commit_does_not_take_the_catalog_back(d
     desk.path.write_bytes(data)
     for mode in ("r", "w"):
         with pytest.raises(CatalogCorrupted, match="neighbours"):
-            desk.open(mode)  # type: ignore[arg-type]
+            desk.open(mode)
 
 
 def test_a_damaged_page_met_while_the_session_is_noted_is_corruption(

@@ -168,7 +168,7 @@ def spoken(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
 
 def check_silent(spoken: pytest.LogCaptureFixture, pond: Pond) -> None:
     """Nobody may read the credentials anywhere."""
-    told = spoken.text + repr(pond.store.jobs.jobs()) + repr(pond.tier) + repr(pond.store.settings)
+    told = spoken.text + repr(list(pond.store.jobs.jobs())) + repr(pond.tier) + repr(pond.store.settings)
     for secret in (ACCESS_KEY, SECRET_KEY):
         assert secret not in told
     files = [path for path in (pond.home / LAKE).rglob("*") if path.is_file()]

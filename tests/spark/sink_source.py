@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from latewood.spark.sink import BatchSink, Sink, StreamSink, batch_writer, stream_writer
 
-OURS = ("at", "how", "scratch")
+OURS = ("at", "how", "home")
 
 
 class Trap:
@@ -22,7 +22,7 @@ class Trap:
 
     def __init__(self, options: dict[str, str]) -> None:
         self.at, self.how = options["at"], options["how"]
-        self.scratch = Path(options["scratch"])
+        self.scratch = Path(options["home"])
 
     def __call__(self, step: str) -> None:
         sprung = self.scratch / "sprung"

@@ -198,7 +198,7 @@ def test_a_task_that_fails_half_way_and_is_tried_again_writes_once(spark: "Spark
 def test_a_task_whose_process_is_killed_is_tried_again_and_writes_once(
     mortal: "SparkSession", tmp_path: Path, step: str
 ) -> None:
-    options = {"at": step, "how": "kill", "scratch": str(tmp_path), "txnId": "1"}
+    options = {"at": step, "how": "kill", "home": str(tmp_path), "txnId": "1"}
     numbered(mortal).write.format("mortal").mode("append").options(**options).save(str(tmp_path / "log"))
     assert (tmp_path / "sprung").exists()
     assert numbers(tmp_path / "log") == Counter(range(1000))
@@ -210,7 +210,7 @@ def test_a_task_whose_process_is_killed_is_tried_again_and_writes_once(
 def test_a_commit_that_is_cut_short_is_made_whole_by_the_same_txn_id(
     mortal: "SparkSession", tmp_path: Path, step: str, how: str
 ) -> None:
-    options = {"at": step, "how": how, "scratch": str(tmp_path), "txnId": "1"}
+    options = {"at": step, "how": how, "home": str(tmp_path), "txnId": "1"}
     with pytest.raises(Exception, match="trap at|exited|crash|EOF|Connection|terminated"):
         numbered(mortal).write.format("mortal").mode("append").options(**options).save(str(tmp_path / "log"))
     assert (tmp_path / "sprung").read_text() == step

@@ -13,7 +13,7 @@ from tests.spark.conftest import flush
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.slow
 PATIENCE_S = 120

@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "jobs": "List, run, retry, cancel and watch jobs.",
     "catalog": "Look at a catalog, and check it.",
     "doctor": "Say what is installed, and what the disk is like.",
+    "spark": "Say whether Spark can work here.",
     "bench": "Measure how fast a log is on this machine.",
 }
 """Every command and its first line of help, so that `latewood --help` imports none of them."""

@@ -12,7 +12,7 @@ from latewood.archive.chunk import memory_schema
 from latewood.archive.chunk_reader import ChunkReader
 from latewood.archive.keyed import with_keys
 from latewood.catalog.tables import ChunkRecord
-from latewood.errors import CorruptError, DataLost, NotFoundError
+from latewood.errors import CorruptError, DataLost, NotFoundError, UnavailableError
 from latewood.queue import Queue
 from latewood.runtime import plan
 from latewood.runtime.inventory import Inventory
@@ -56,21 +56,26 @@ class Shard:
 
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks."""
+        first = self.log.first_sequence  # Before the chunks: what leaves the log meanwhile is then in them.
         chunks = self._inventory.chunks(self.number)
-        return plan.as_of(generation, chunks, plan.floor(self.log.first_sequence, chunks))
+        return plan.as_of(generation, chunks, plan.floor(first, chunks))
 
     def find_timestamp(self, timestamp_ns: int) -> int:
         """Return the sequence of the first record that is not older, or the one that comes next."""
-        first = self.log.first_sequence
-        for chunk in self._inventory.chunks(self.number):
-            newest = chunk.timestamp_max_ns
-            if chunk.sequence_min >= first or (newest is not None and newest < timestamp_ns):
+        for tries in range(_REPLANS_MAX):
+            first = self.log.first_sequence
+            try:
+                found = self._find_in_chunks(timestamp_ns, first)
+            except NotFoundError:  # Moved since it was looked up.
+                if tries == _REPLANS_MAX - 1:
+                    raise
                 continue
-            with self._open_chunk(chunk) as reader:
-                found = reader.find_timestamp(timestamp_ns)
-            if found <= min(chunk.sequence_max, first - 1):
+            if found is not None:
                 return found
-        return self.log.find_timestamp(timestamp_ns)
+            found = self.log.find_timestamp(timestamp_ns)
+            if self.log.first_sequence == first:
+                return found
+        raise UnavailableError("records keep leaving the log; try again")
 
     def batches(self, start: int, stop: int, columns: list[str] | None = None) -> Iterator[Any]:
         """Yield Arrow batches of the records from `start` up to `stop`, from wherever they are.
@@ -97,6 +102,17 @@ class Shard:
         with self._lock:
             if self._log is not None:
                 self._log.close()
+
+    def _find_in_chunks(self, timestamp_ns: int, stop: int) -> int | None:
+        for chunk in self._inventory.chunks(self.number):
+            newest = chunk.timestamp_max_ns
+            if chunk.sequence_min >= stop or (newest is not None and newest < timestamp_ns):
+                continue
+            with self._open_chunk(chunk) as reader:
+                found = reader.find_timestamp(timestamp_ns)
+            if found <= min(chunk.sequence_max, stop - 1):
+                return found
+        return None
 
     def _plan(self, start: int, stop: int) -> list[plan.Piece]:
         return plan.cover(start, stop, self.log.first_sequence, self._inventory.chunks(self.number))

@@ -1,7 +1,7 @@
 """The columns of the table, and Arrow batches of records as Spark wants them.  Without pyspark.
 
 Spark knows no unsigned 64-bit number: `ext_id` is the same 64 bits as a signed one, so what is above 2^63-1 shows as
-negative, and comes back as it was when it is written.  Times are cut to microseconds.
+negative, and nothing of it is lost.  Times are cut to microseconds.
 """
 
 from collections.abc import Callable, Sequence

@@ -126,7 +126,15 @@ class Committer:
             return False
         if plan.is_over(self._files.record(query), intent):
             return False  # Only its removal is missing, and the verdict will be to skip.
-        self._carry_out(intent, is_new=False)
+        try:
+            self._carry_out(intent, is_new=False)
+        except (CorruptError, DataLost) as error:
+            error.add_note(
+                f"batch {intent.batch} of query {query} was interrupted and cannot be finished: nobody can tell how "
+                f"much of it is in the log. Look there, then remove {self._files.intent_path(query)}: the next commit "
+                "appends the batch from its beginning"
+            )
+            raise
         return True
 
     def _new_intent(self, batch: Batch, files: list[StagedFile]) -> Intent:

@@ -48,6 +48,8 @@ STREAM: Final = (
 _SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)(i?b)?", re.IGNORECASE)
 _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3}
 _SWITCHES: Final = {"true": True, "false": False}
+_FROM_THE_EARLIEST: Final = Bound(everywhere=EARLIEST)
+_TO_THE_LATEST: Final = Bound(everywhere=LATEST)
 TARGET_PARTITION_BYTES: Final = 32 * MiB
 """A task's start costs about as much as reading a tenth of this."""
 
@@ -74,8 +76,8 @@ class ReadOptions:
     columns: tuple[str, ...] | None = None
     """Only these, in this order."""
 
-    starting: Bound = Bound(everywhere=EARLIEST)
-    ending: Bound = Bound(everywhere=LATEST)
+    starting: Bound = _FROM_THE_EARLIEST
+    ending: Bound = _TO_THE_LATEST
     has_start: bool = False
     """Whether somebody chose where to begin."""
 
@@ -113,7 +115,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = None) ->
     Raises:
         UsageError: an option is unknown, does not apply, or its value is not understood; the text lists the valid ones.
     """
-    values = _named(given, streaming)
+    values = _named(given, streaming=streaming)
     if not values.get("path"):
         raise UsageError('there is no path: load("events"), load("lake/clicks") or load("lake")')
     view = values.get("view", "records").lower()
@@ -123,8 +125,8 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = None) ->
         path=values["path"],
         view=view,
         columns=_columns(values.get("columns")),
-        starting=_bound(values, "starting") or Bound(everywhere=EARLIEST),
-        ending=_bound(values, "ending") or Bound(everywhere=LATEST),
+        starting=_bound(values, "starting") or _FROM_THE_EARLIEST,
+        ending=_bound(values, "ending") or _TO_THE_LATEST,
         has_start="startingOffsets" in values or "startingTimestamp" in values,
         as_of_generation=_number(values, "asOfGeneration", 0),
         fail_on_data_loss=_switch(values, "failOnDataLoss", default=True),
@@ -145,18 +147,18 @@ def encode_ranges(ranges: list[Range]) -> str:
     return json.dumps([list(one) for one in ranges])
 
 
-def _named(given: Mapping[str, str], streaming: bool | None) -> dict[str, str]:
+def _named(given: Mapping[str, str], *, streaming: bool | None) -> dict[str, str]:
     """Return the options by the names that we give them: Spark hands them over in lower case."""
     valid = dict.fromkeys(BATCH + STREAM) if streaming is None else dict.fromkeys(STREAM if streaming else BATCH)
     names = {name.lower(): name for name in valid}
     every = {name.lower(): name for name in BATCH + STREAM}
     for option in given:
         if option.lower() not in names:
-            raise UsageError(_refusal(option, every, list(valid), streaming))
+            raise UsageError(_refusal(option, every, list(valid), streaming=streaming))
     return {names[option.lower()]: str(value) for option, value in given.items()}
 
 
-def _refusal(option: str, every: Mapping[str, str], valid: list[str], streaming: bool | None) -> str:
+def _refusal(option: str, every: Mapping[str, str], valid: list[str], *, streaming: bool | None) -> str:
     shown = [name for name in valid if name not in ("path", "ranges")]
     if option.lower() in every:
         kind = "a streaming read" if streaming else "a batch read"

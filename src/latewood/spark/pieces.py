@@ -8,7 +8,7 @@ the archive.  It never opens the catalog.   Not thread-safe.
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from latewood.archive.chunk_reader import ChunkReader, open_chunk
 from latewood.archive.keyed import with_keys
@@ -56,7 +56,7 @@ class ShardReader:
         self._keys: KeyRing | None = None
         self._has_keys = False
 
-    def __enter__(self) -> "ShardReader":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -85,7 +85,7 @@ class ShardReader:
                         at += batch.num_rows
                         yield batch
                 if at == before:
-                    raise NotFoundError("the log is shorter than it was")
+                    at = self._given_up(at, stop, known, NotFoundError("the log is shorter than it was"))
             except KeyNotFound:
                 raise
             except (NotFoundError, DataLost) as error:
@@ -119,7 +119,7 @@ class ShardReader:
         return ChunkReader(TierSource(self._archive(), chunk.key), self._key_ring())
 
     def look(self, start: int, stop: int) -> list[plan.Chunk]:
-        """Return the chunks with records of a range that are there now, by their names: first on disk, then archived."""
+        """Return the chunks with records of a range that are there now, by their names: on disk, else archived."""
         found = plan.within(self._local(), start, stop)
         with suppress(DataLost):
             plan.cover(start, stop, self.log.first_sequence, _sorted(found))

@@ -5,6 +5,7 @@ leave a gap: a record leaves the log only when a verified chunk has it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol, TypeVar
 
 from latewood.errors import DataLost
@@ -175,7 +176,7 @@ def _cut(spans: Iterable[Span], target: int) -> Iterator[Span]:
         count = span.stop - span.start
         parts = min(count, -(-span.size // target)) or 1
         edges = [span.start + count * part // parts for part in range(parts + 1)]
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             yield clip(span, low, high)
 
 

@@ -1,23 +1,25 @@
 """Where a streaming query stands, as a named reader: it shows in `latewood readers lag`, and holds retention back.
 
-A position moves only when Spark has told the source that a batch is done, so it lags behind the checkpoint by a batch at
-most, and never runs ahead of it; while the query is stopped it stays where it is.  Of a log it is the log's own reader;
-of a database, one position for each shard, in the database's directory.
+A position moves only when Spark has told the source that a batch is done, so it lags behind the checkpoint by a batch
+at most, and never runs ahead of it; while the query is stopped it stays where it is.  Of a log it is the log's own
+reader; of a database, one position for each shard, in the database's directory.
 """
 
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from latewood.clock import Clock, SystemClock
 from latewood.errors import Locked
-from latewood.format.cursor import Cursor
 from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.queue import Queue, Reader, open_queue
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
 from latewood.spark.offsets import Offsets, ShardId
 from latewood.types import Position
+
+if TYPE_CHECKING:
+    from latewood.format.cursor import Cursor
 
 T = TypeVar("T")
 _PATIENCE_S: Final = 20.0

