@@ -3,19 +3,20 @@
 At every step all that can be read is what was appended, without a gap, and nothing is gone that retention may not take.
 """
 
+import logging
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 from unittest import mock
-
-import logging
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from latewood.jobs.handlers import checkpoint, evict, flush
-from latewood.runtime import plan
+from latewood.jobs.handlers import compact, expiry
+from latewood.jobs.handlers import store as store_handlers
+from tests.model import effort
 from tests.model.effort import search, search_planted
 from tests.model.store_model import StoreModel
 from tests.runtime.pond import KINDS
@@ -24,6 +25,8 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a disk that needs no syn
 KEYS: Final = st.sampled_from((b"", b"a", b"b", b"c", b"user-7"))
 JOBS: Final = st.sampled_from((*KINDS, "flush", "flush", "checkpoint", "compact", "archive", "evict"))
 AGE_MS: Final = 50_000
+ROUNDS: Final = 4
+"""A store takes longer than a log; a campaign takes as many as for all."""
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -129,4 +132,20 @@ class StoreMachine(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_a_store_holds_what_its_model_holds(*, campaign: bool) -> None:
-    search(StoreMachine, campaign=campaign)
+    with mock.patch.object(effort, "ROUNDS", ROUNDS):
+        search(StoreMachine, campaign=campaign)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "name", "bug"),
+    [
+        (store_handlers, "sweep", lambda _: []),
+        (expiry, "_is_free", lambda *_: True),
+        (compact, "merged_marks", lambda _: None),
+    ],
+    ids=["orphans stay", "retention overlooks readers", "a compaction forgets generations"],
+)
+def test_a_planted_bug_is_found(module: ModuleType, name: str, bug: object) -> None:
+    with mock.patch.object(module, name, bug), pytest.raises(AssertionError):
+        search_planted(StoreMachine)

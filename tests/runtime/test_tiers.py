@@ -148,3 +148,15 @@ def test_others_read_the_chunks_of_a_store(home: Path) -> None:
         for path in local.iterdir():
             found = pq.read_table(path)["sequence"].to_pylist()
             assert found == list(range(found[0], found[0] + len(found)))
+
+
+def test_a_reader_holds_retention_back_from_its_first_moment(home: Path) -> None:
+    with pond(home, shards=1, retention_max_age_ms=10_000) as lake:
+        lake.fill(30)
+        with lake.db.reader("billing") as reader:
+            for kind in ("flush", "checkpoint"):
+                lake.run(kind)
+            lake.clock.advance(seconds=100)
+            lake.run("retain")
+            assert len(list(reader)) == 30
+        assert lake.db.readers().floor(0) == 0

@@ -64,7 +64,11 @@ def stage_file(
 def rows_of(word: str, each: int = 6, shards: int = 2) -> list[list[Row]]:
     """Rows of two tasks, `each` for every shard; `word` begins every payload."""
     return [
-        [(shard, f"{word}-p{partition}-s{shard}-{number}".encode()) for number in range(each) for shard in range(shards)]
+        [
+            (shard, f"{word}-p{partition}-s{shard}-{number}".encode())
+            for number in range(each)
+            for shard in range(shards)
+        ]
         for partition in range(2)
     ]
 

@@ -146,7 +146,7 @@ def test_a_log_that_another_program_has_open_is_waited_for_and_then_told_of(
 ) -> None:
     with latewood.open(tmp_path / "log") as log:
         log.append(b"0", durable=True)
-        with pytest.raises(Exception, match="waited 0.05 s"):
+        with pytest.raises(Exception, match=r"waited 0\.05 s"):
             save(numbered(spark), tmp_path / "log", lockTimeout="50ms")
     assert payloads(tmp_path / "log") == [b"0"]
     save(numbered(spark), tmp_path / "log")
@@ -211,7 +211,7 @@ def test_a_commit_that_is_cut_short_is_made_whole_by_the_same_txn_id(
     mortal: "SparkSession", tmp_path: Path, step: str, how: str
 ) -> None:
     options = {"at": step, "how": how, "home": str(tmp_path), "txnId": "1"}
-    with pytest.raises(Exception, match="trap at|exited|crash|EOF|Connection|terminated"):
+    with pytest.raises(Exception, match=r"trap at|exited|crash|EOF|Connection|terminated"):
         numbered(mortal).write.format("mortal").mode("append").options(**options).save(str(tmp_path / "log"))
     assert (tmp_path / "sprung").read_text() == step
     save(numbered(mortal), tmp_path / "log", txnId="1")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -112,14 +113,10 @@ def test_a_batch_is_appended_after_the_last_one_and_skipped_up_to_it() -> None:
 def test_completions_are_bounded_and_the_last_one_stays() -> None:
     known = None
     for batch in range(plan.COMPLETIONS_KEPT + 7):
-        known = plan.completed(known, Intent(**{**_fields(intent(5)), "batch": batch}), now_ms=batch)
+        known = plan.completed(known, msgspec.structs.replace(intent(5), batch=batch), now_ms=batch)
     assert known is not None
     assert len(known.completions) == plan.COMPLETIONS_KEPT
     assert known.completions[-1] == Completion(plan.COMPLETIONS_KEPT + 6, plan.COMPLETIONS_KEPT + 6, 5)
-
-
-def _fields(made: Intent) -> dict[str, object]:
-    return {name: getattr(made, name) for name in made.__struct_fields__}
 
 
 def test_a_txn_is_forgotten_only_if_it_is_old_and_not_among_the_newest() -> None:
@@ -296,7 +293,7 @@ def test_a_query_that_cannot_be_counted_does_not_stop_another() -> None:
     gone = stage_file(fs, target, lost, 0, [(0, b"x")])
     files = CommitFiles(fs, target.state)
     files.prepare()
-    broken = Intent(**{**_fields(intent(1)), "query": lost.query, "files": [gone]})
+    broken = msgspec.structs.replace(intent(1), query=lost.query, files=[gone])
     files.store_intent(broken)
     fs.remove(target.staging / gone.name)
     batch = Batch(QUERY, "stream", 0)
@@ -310,9 +307,7 @@ def test_a_query_that_cannot_be_counted_does_not_stop_another() -> None:
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=4), st.binary(max_size=6)), min_size=1), st.integers(1, 5))
-def test_records_are_keyed_and_divided_as_a_database_would(
-    rows: list[tuple[bytes | None, bytes]], shards: int
-) -> None:
+def test_records_are_keyed_and_divided_as_a_database_would(rows: list[tuple[bytes | None, bytes]], shards: int) -> None:
     keys, values = zip(*rows, strict=True)
     batch = pa.record_batch([pa.array(keys, pa.binary()), pa.array(values, pa.binary())], names=["key", "payload"])
     columns = find_columns([("key", "binary"), ("payload", "binary")], has_keys=True)

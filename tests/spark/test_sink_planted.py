@@ -134,7 +134,7 @@ def abort_all(self: Committer, batch: Batch, staged: Any) -> None:
 
 
 def unsynced(self: StagingWriter) -> Any:
-    file, self._file = self._file, _Unsynced(self._file)  # type: ignore[assignment]
+    file, self._file = self._file, _Unsynced(self._file)
     try:
         return STAGING_FINISH(self)
     finally:
@@ -184,11 +184,12 @@ def test_a_retry_that_does_not_say_anew_where_it_begins_is_caught(monkeypatch: p
             monkeypatch.setattr(CommitFiles, "store_intent", nothing)
         return found
 
-    def restored(*_: Any) -> None:
+    def bury(fs: MortalFS) -> None:
         monkeypatch.setattr(CommitFiles, "store_intent", STORE_INTENT)
+        BURY(fs)
 
     monkeypatch.setattr(Committer, "_settle_all", stale)
-    monkeypatch.setattr(MortalFS, "bury", lambda fs: (restored(), BURY(fs)))
+    monkeypatch.setattr(MortalFS, "bury", bury)
     with pytest.raises(AssertionError):
         dies_twice_beside_another_writer()
 

@@ -56,12 +56,17 @@ class DatabaseReader:
         self._closed: ClosedError | None = None
 
     def begin(self, start: ReaderStart) -> None:
-        """Go to where it should begin."""
+        """Go to where it should begin, and remember that unless it is where it stopped.
+
+        So it holds retention back from when it is opened, not only from its first commit.
+        """
         for shard in self._shards:
             path = self._layout.cursor(self.name, shard.number)
             known = self._known[shard.number] = load_cursor(self._fs, path)
             stored = known.sequence if known else None
             self._positions[shard.number] = self._start(shard, start, stored)
+        if self._lock is not None:
+            self.commit()
 
     @property
     def positions(self) -> dict[int, int]:
@@ -107,8 +112,8 @@ class DatabaseReader:
             known = self._known[number]
             if known is not None and known.sequence == sequence:
                 continue
-            if stream := self._streams.get(number):
-                shard.log.make_durable(stream)
+            if sequence > shard.log.durable_sequence:
+                shard.log.make_durable(self._streams.get(number) or shard.log.stream(sequence))
             path = self._layout.cursor(self.name, number)
             self._fs.make_directory(path.parent)
             position = Position(0, 0, sequence)

@@ -31,11 +31,10 @@ def table(spark: "SparkSession", path: str, *, native: bool = True, **options: A
     Raises:
         AnalysisException: an option is not understood, or nothing is there.
     """
-    plain = spark.read.format(_FORMAT).options(**options).load(str(path))
     pieces = _pieces(spark, path, options) if native else []
     chosen = [piece for piece in pieces if piece["is_plain"]]
     if not chosen:
-        return plain
+        return spark.read.format(_FORMAT).options(**options).load(str(path))
     pinned = {name: value for name, value in options.items() if name.lower() in _KEPT}
     rest = spark.read.format(_FORMAT).options(**pinned, ranges=encode_ranges(_rest(pieces))).load(str(path))
     parts = [rest] if _rest(pieces) else []
