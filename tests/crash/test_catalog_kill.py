@@ -139,7 +139,10 @@ def _size(path: Path) -> int:
 
 def test_killed_at_any_moment_no_job_is_lost_doubled_or_stuck(tmp_path: Path, *, campaign: bool) -> None:
     witness, chance = Witness(tmp_path), random.Random(os.urandom(8) if campaign else SEED)
-    for _ in range(CYCLES_CAMPAIGN if campaign else CYCLES):
+    cycles = CYCLES_CAMPAIGN if campaign else CYCLES
+    for number in range(6 * cycles):
+        if number >= cycles and len(witness.acknowledged) > CYCLES:
+            break  # On a busy machine the program gets less done before it is killed: then it is killed more often.
         cycle(witness, chance)
         witness.hear()
         witness.check()

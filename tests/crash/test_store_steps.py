@@ -131,7 +131,7 @@ def test_a_worker_killed_before_any_step_leaves_nothing_undone(home: Path, kind:
 
 def test_what_a_killed_worker_left_would_be_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "sweep", lambda _: [])
-    with pytest.raises(AssertionError, match="killed before step|no row claims"):
+    with pytest.raises(AssertionError, match=r"killed before step|no row claims"):
         test_a_worker_killed_before_any_step_leaves_nothing_undone(home, "flush")
 
 

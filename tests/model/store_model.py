@@ -3,12 +3,14 @@
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from latewood.runtime.reader import DatabaseReader
 from latewood.runtime.record import DatabaseRecord
 from tests.jobs.kit import Killed
 from tests.runtime.pond import KINDS, LAKE, REMOTE, Kept, Pond
+
+if TYPE_CHECKING:
+    from latewood.runtime.reader import DatabaseReader
 
 READER: Final = "billing"
 

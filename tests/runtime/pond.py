@@ -10,7 +10,7 @@ from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_object_key
 from latewood.archive.sink import Hook, no_hook
 from latewood.archive.tier import Tier
-from latewood.catalog.tables import ChunkRecord, JobKind, JobRecord
+from latewood.catalog.tables import ChunkRecord, JobKind, JobRecord, WalStateKey
 from latewood.errors import UniqueJobAlreadyPending
 from latewood.fs import PosixFS
 from latewood.jobs import WorkerPool
@@ -212,9 +212,9 @@ class Pond:
 
     def check_ranges(self) -> None:
         """Live chunks follow on one another up to where the shard has come, and the log begins no later."""
+        states = self.store.catalog.read(lambda view: dict(view.wal_states(self.db.db_id)))
         for shard in self.model:
-            state = self.store.catalog.read(lambda view, shard=shard: view.wal_state(self.db.db_id, shard))
-            assert state is not None
+            state = states[WalStateKey(self.db.db_id, shard)]
             end, log_first = state.last_applied_sequence, self.db.shards[shard].log.first_sequence
             assert gaps(live_rows(self.rows(), shard), end) == []
             assert log_first <= end

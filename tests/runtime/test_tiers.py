@@ -142,7 +142,8 @@ def test_others_read_the_chunks_of_a_store(home: Path) -> None:
             assert sorted(row[0] for row in rows) == wanted
             table = ds.dataset(directory, format="parquet").to_table()
             assert sorted(table["payload"].to_pylist()) == wanted
-        query = "select count(*), count(distinct (filename[-90:], sequence)), count(key) from read_parquet(?, filename=true)"
+        once = "count(distinct (filename[-90:], sequence))"
+        query = f"select count(*), {once}, count(key) from read_parquet(?, filename=true)"  # noqa: S608 - ours
         keyed = sum(one.key is not None for kept in lake.model.values() for one in kept)
         assert duckdb.execute(query, [f"{local}/*.parquet"]).fetchall() == [(len(wanted), len(wanted), keyed)]
         for path in local.iterdir():

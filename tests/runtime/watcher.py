@@ -1,6 +1,6 @@
 """A second process that reads a store again and again while another one writes it, and believes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from latewood.runtime import Database, Store
+from latewood.runtime.record import DatabaseRecord
 from tests.runtime.pond import LAKE, NAME, REMOTE, directory_tier
 
 
@@ -43,6 +44,14 @@ def check_columns(db: Database) -> None:
         raise Torn(f"{at} records, and there were {least} before")
 
 
+def check_polled(records: Sequence[DatabaseRecord], positions: dict[int, int]) -> None:
+    """Look whether a reader has gone on from where it was."""
+    for record in records:
+        if record.sequence != positions[record.shard]:
+            raise Torn(f"the reader is at {record[:2]} instead of {positions}")
+        positions[record.shard] += 1
+
+
 def payload_of(shard: int, sequence: int) -> bytes:
     return b"%d/%d " % (shard, sequence) + b"x" * (sequence % 50)
 
@@ -70,10 +79,7 @@ def watch(home: Path, told: Connection) -> None:
                         check_scan(db, shard)
                         check_table(db, shard)
                     check_columns(db)
-                    for record in reader.poll(5_000):
-                        if record.sequence != positions[record.shard]:
-                            raise Torn(f"the reader is at {record[:2]} instead of {positions}")
-                        positions[record.shard] += 1
+                    check_polled(reader.poll(5_000), positions)
                     rounds += 1
         told.send(rounds)
     except BaseException as error:

@@ -77,5 +77,5 @@ def register(spark: Any) -> None:
 
     from pyspark import cloudpickle  # noqa: PLC0415 - as above
 
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     spark.dataSource.register(MortalSource)

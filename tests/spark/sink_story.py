@@ -83,7 +83,7 @@ def expected(tasks: Sequence[Sequence[Row]], shard: int) -> list[bytes]:
 
 def committer(fs: FileSystem, target: Target, **options: Any) -> Committer:
     options.setdefault("clock", FakeClock())
-    return Committer(fs, target, sleep=lambda seconds: None, lock_timeout_ms=50, **options)
+    return Committer(fs, target, sleep=lambda _: None, lock_timeout_ms=50, **options)
 
 
 def logged(fs: FileSystem, target: Target) -> list[list[bytes]]:

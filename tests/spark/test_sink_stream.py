@@ -16,7 +16,7 @@ from tests.spark.sink_source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("sink_driver.py")

@@ -1,0 +1,65 @@
+"""A driver on a real cluster: `python sink_cluster.py SCRATCH MASTER` writes 4,000 numbers while things go wrong.
+
+One task is slow, so that Spark runs it a second time on the other worker; another kills its executor.  Attempts are
+told apart by files in SCRATCH.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+import latewood.spark
+
+CONF = {
+    "spark_speculation": "true",
+    "spark_speculation_interval": "100ms",
+    "spark_speculation_multiplier": "1.1",
+    "spark_speculation_quantile": "0.5",
+    "spark_speculation_minTaskRuntime": "500ms",
+    "spark_executor_memory": "512m",
+    "spark_executor_cores": "1",
+    "spark_log_level": "ERROR",
+}
+SLOW, DEADLY = 1, 2
+
+
+def main(scratch: Path, master: str) -> None:
+    def disturb(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        partition = context.partitionId()
+        yield from batches
+        mark = scratch / f"disturbed-{partition}"
+        if partition == SLOW and mark.exists():
+            (scratch / "speculated").touch()
+        elif partition == SLOW:
+            mark.touch()
+            time.sleep(120)
+        if partition == DEADLY and not mark.exists():
+            mark.touch()
+            os.kill(executor_pid(), signal.SIGKILL)
+
+    def executor_pid() -> int:
+        """The nearest ancestor that is Java."""
+        pid = os.getpid()
+        while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return pid
+
+    spark = latewood.spark.session("cluster", spark_master=master, **CONF)
+    numbers = spark.range(0, 4000, 1, 4).selectExpr("cast(id AS string) AS payload")
+    frame = numbers.mapInArrow(disturb, "payload string")
+    begun = time.monotonic()
+    frame.write.format("latewood").mode("append").save(str(scratch / "log"))
+    print(f"written after {time.monotonic() - begun:.1f} s")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
