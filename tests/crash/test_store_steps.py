@@ -74,7 +74,7 @@ OPTIONS: Final = {"retain": {"retention_max_age_ms": 50_000}}
 UNUSUAL: Final = {
     "archive": {"remove object"},
     "compact": {"drop compaction"},
-    "hydrate": {"present", "remove file", "sync directory"},
+    "hydrate": {"present", "remove file", "replace file", "sync directory"},
     "verify": {"commit doubt"},
 }
 """Steps that only a meeting with another job, or damage, leads to."""
@@ -104,9 +104,28 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", PREPARE)
 def test_a_worker_killed_before_any_step_leaves_nothing_undone(home: Path, kind: str) -> None:
+    names = cut_everywhere(home, kind, PREPARE[kind])
+    assert names == set(STEPS[KINDS[kind]]) - UNUSUAL.get(kind, set())
+
+
+def test_a_worker_killed_over_files_that_are_there_leaves_nothing_undone(home: Path) -> None:
+    """A whole file and a damaged one have the names of chunks that are to be brought back."""
+
+    def prepare(pond: Pond) -> None:
+        prepare_hydrate(pond)
+        whole, damaged, *_ = pond.live()
+        for record, cut in ((whole, 0), (damaged, 1)):
+            data = pond.tier.get(pond.store.site_of(pond.db.db_id).object_key(record), 0, record.size_bytes)
+            (pond.db_dir / "chunks" / record.file_name).write_bytes(data[cut:])
+
+    assert cut_everywhere(home, "hydrate", prepare) >= {"present", "replace file", "downloaded"}
+
+
+def cut_everywhere(home: Path, kind: str, prepare: Prepare) -> set[str]:
+    """Cut a job before each of its steps, and return their names."""
     with Pond(home / "whole") as pond:
         pond.create(**OPTIONS.get(kind, {}))
-        PREPARE[kind](pond)
+        prepare(pond)
         before = pond.clock.now_ns()
         pond.steps = copies = Copies(home, pond)
         pond.run(kind)
@@ -114,7 +133,6 @@ def test_a_worker_killed_before_any_step_leaves_nothing_undone(home: Path, kind:
         pond.check()
         pond.check_no_orphans()
         wanted = picture(pond)
-    assert set(copies.names) == set(STEPS[KINDS[kind]]) - UNUSUAL.get(kind, set())
     for number, name in enumerate(copies.names):
         with Pond(home / f"{number:03}", model=pond.model) as again:
             again.clock.set(before)
@@ -127,6 +145,7 @@ def test_a_worker_killed_before_any_step_leaves_nothing_undone(home: Path, kind:
             again.check_no_orphans()
             again.run("verify")
             assert not findings(again), f"killed before step {number}, {name!r}"
+    return set(copies.names)
 
 
 def test_what_a_killed_worker_left_would_be_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ class StoreModel:
     def job(self, kind: str, **payload: Any) -> None:
         """Run a job to its end."""
         self.pond.run(kind, **payload)
-        if kind == "retain":
+        if kind in {"retain", "checkpoint"}:  # What retention let go may still be in a log until a checkpoint.
             self.retained()
 
     def cut_job(self, kind: str, cut_at: int) -> None:
