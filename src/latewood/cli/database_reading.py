@@ -64,7 +64,7 @@ def _last(database: Database, count: int, *, follow: bool) -> Iterator[list[Data
     if count:
         yield list(deque(database.scan(starts, ends, merged=True), maxlen=count))
     if follow:
-        with database.reader(_FOLLOWER, ends) as reader:
+        with database.readers().open(_FOLLOWER, database.shards, ends, merged=False, kept=False) as reader:
             while True:
                 yield reader.poll(timeout=None)
 

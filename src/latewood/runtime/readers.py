@@ -30,11 +30,13 @@ class Readers:
         self._lock = threading.Lock()
         self._open: list[DatabaseReader] = []
 
-    def open(self, name: str, shards: list[Shard], start: ReaderStart, *, merged: bool) -> DatabaseReader:
-        """Open a reader; without the right to write it can read, and not commit."""
+    def open(
+        self, name: str, shards: list[Shard], start: ReaderStart, *, merged: bool, kept: bool = True
+    ) -> DatabaseReader:
+        """Open a reader; without the right to write, or if it is not to be kept, it can read, and not commit."""
         check_name(name, "reader")
         lock = None
-        if self._writable:
+        if self._writable and kept:
             self._fs.make_directory(self._layout.readers)
             lock = self._fs.lock(self._layout.reader_lock(name))
         reader = DatabaseReader(name, shards, self._fs, self._layout, lock, self._now_ns, merged=merged)
