@@ -44,8 +44,8 @@ check: setup ## Formatting, lint, types, import layers and quick tests: about a 
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) $(PARALLEL) -m "not slow" --ignore tests/crash
 
-bench: setup ## Measure the log and the catalog against their peers and the limits of this machine
-	@$(BIN)/python bench/log.py; log=$$?; $(BIN)/python bench/catalog.py; exit $$((log | $$?))
+bench: setup ## Measure log, catalog and store against their peers and the limits of this machine
+	@missed=0; for one in log catalog store; do $(BIN)/python bench/$$one.py || missed=1; done; exit $$missed
 
 crash: setup ## The long crash campaign: every power-cut state that can be enumerated
 	$(PYTEST) $(PARALLEL) tests/crash --campaign --timeout 0

@@ -195,7 +195,10 @@ def fill_memory(capacity_bytes: int) -> LatewoodError:
 def test_at_every_budget_of_bytes(campaign: bool) -> None:  # noqa: FBT001
     # Five records fill a segment, so the second budget lets one roll more happen than the first.
     low, high = size_with(6), size_with(11)
-    outcomes = {type(fill_memory(capacity_bytes)) for capacity_bytes in range(0 if campaign else low, high + 1, 1 if campaign else 8)}
+    outcomes = {
+        type(fill_memory(capacity_bytes))
+        for capacity_bytes in range(0 if campaign else low, high + 1, 1 if campaign else 8)
+    }
     assert outcomes == {DiskFull, Poisoned}, "both before the seal and after it"
 
 

@@ -11,8 +11,8 @@ from latewood.archive.keys import KeyRing
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, JobKind
 from latewood.errors import CorruptError, DataLost, KeyNotFound, TierUnavailable, UsageError
+from latewood.format.store_layout import StoreLayout
 from latewood.fs import PosixFS
-from latewood.runtime.layout import StoreLayout
 from latewood.runtime.rebuild import DatabaseReport, rebuild_catalog
 from tests.jobs.kit import OPTIONS
 from tests.runtime.pond import LAKE, NAME, Pond, pond

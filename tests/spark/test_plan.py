@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latewood.archive.cover import Piece, cover
 from latewood.errors import DataLost
 from latewood.spark.offsets import ShardId
-from latewood.spark.plan import Chunk, Piece, Slice, Span, clip, cover, limit_bytes, limit_records, pack, without
+from latewood.spark.plan import Chunk, Slice, Span, clip, limit_bytes, limit_records, pack, without
 
 SHARDS = [ShardId("clicks", number) for number in range(4)]
 

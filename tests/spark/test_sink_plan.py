@@ -17,11 +17,11 @@ from latewood.spark import commits_plan as plan
 from latewood.spark.commits import STEPS, Batch
 from latewood.spark.commits_files import CommitFiles, stream_query, txn_query
 from latewood.spark.commits_plan import CommitRecord, Completion, Intent, Progress, Verdict
+from latewood.spark.place import local_path
 from latewood.spark.staging import StagedName, in_order
 from latewood.spark.writing_columns import Columns, find_columns, records_of, split_by_shard
 from latewood.spark.writing_options import parse_write_options
 from latewood.spark.writing_patience import patiently
-from latewood.spark.writing_target import local_path
 from latewood.testing import FakeClock, MemFS
 from tests.spark.sink_story import (
     QUERY,

@@ -15,8 +15,8 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output
 from latewood.clock import SystemClock
 from latewood.errors import NotFoundError
+from latewood.format.store_layout import StoreLayout
 from latewood.fs import PosixFS
-from latewood.runtime.layout import StoreLayout
 from latewood.runtime.opening import load_settings, open_archive, open_keys
 from latewood.runtime.rebuild import DatabaseReport, rebuild_catalog
 

@@ -8,7 +8,7 @@ from latewood.cli.errors import ExitCode
 from latewood.cli.output import Output
 from latewood.cli.store_argument import DatabasePath, chosen_names, find_database, located, open_store
 from latewood.errors import NotFoundError
-from latewood.jobs.handlers.chunks import Row, is_live, object_of
+from latewood.jobs.handlers.chunks import Row, object_of
 from latewood.runtime import Store
 
 _COLUMNS = (
@@ -41,7 +41,7 @@ def list_chunks(path: Path, names: Sequence[str], shard: int | None, output: Out
             _cells(name, row)
             for name in chosen_names(store, place.names)
             for row in _rows(store, name)
-            if (is_all or is_live(row.record)) and shard in (None, row.record.shard)
+            if (is_all or row.record.is_live) and shard in (None, row.record.shard)
         ]
     output.rows(_COLUMNS, rows, brief=_BRIEF, spare=_SPARE)
     return ExitCode.OK
@@ -103,7 +103,7 @@ def _cells(name: str, row: Row) -> tuple[object, ...]:
         "database": name,
         "chunk_id": row.chunk_id,
         "residency": residency_name(record),
-        "is_live": is_live(record),
+        "is_live": record.is_live,
         "object_key": copy.key if copy else None,
     }
     return tuple(derived[column] if column in derived else getattr(record, column) for column in _COLUMNS)

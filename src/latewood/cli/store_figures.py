@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from latewood.catalog.tables import ChunkRecord, DbActive, DbDraining, DbRecord
-from latewood.jobs.handlers.chunks import has_file, is_live, object_of
+from latewood.jobs.handlers.chunks import has_file, object_of
 from latewood.runtime import Database, Store
 from latewood.types import DbId
 
@@ -48,7 +48,7 @@ def status_name(record: DbRecord) -> str:
 
 def live_chunks(store: Store, db_id: DbId) -> list[ChunkRecord]:
     """Return the chunks that a database is read from."""
-    return [record for _, record in store.catalog.scan_chunks(db_id) if is_live(record)]
+    return [record for _, record in store.catalog.scan_chunks(db_id) if record.is_live]
 
 
 def database_row(store: Store, db_id: DbId, record: DbRecord) -> tuple[object, ...]:

@@ -10,12 +10,11 @@ from typing import Final
 
 import msgspec
 
+from latewood.catalog.description import Origin, store_description
 from latewood.catalog.tables import ChunkKey, ChunkRecord, Component, DbActive, DbRecord, WalStateKey, WalStateRecord
 from latewood.errors import ConflictError
+from latewood.format.store_layout import DatabaseLayout
 from latewood.runtime.database import Database
-from latewood.runtime.description import Origin, store_description
-from latewood.runtime.inventory import is_live
-from latewood.runtime.layout import DatabaseLayout
 from latewood.runtime.site import StoreSite
 from latewood.types import DbId
 
@@ -80,7 +79,7 @@ def shared(rows: Iterable[ChunkRecord], applied: Sequence[int]) -> list[ChunkRec
     Raises:
         ConflictError: a compaction has joined what was flushed since with what belongs to the fork.
     """
-    live = [row for row in rows if is_live(row)]
+    live = [row for row in rows if row.is_live]
     if any(row.sequence_min < applied[row.shard] <= row.sequence_max for row in live):
         raise ConflictError("chunks were joined across the point of the fork; try again")
     return [row for row in live if row.sequence_max < applied[row.shard]]

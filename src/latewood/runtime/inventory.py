@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from latewood.catalog import Catalog
-from latewood.catalog.tables import ChunkRecord, Component, Evicted
+from latewood.catalog.tables import ChunkRecord, Component
 from latewood.errors import UnavailableError
 from latewood.types import DbId
 
@@ -38,13 +38,8 @@ class Inventory:
     def _scan(self) -> dict[int, list[ChunkRecord]]:
         found: dict[int, list[ChunkRecord]] = {}
         for _, record in self._catalog.scan_chunks(self._db_id):
-            if is_live(record):
+            if record.is_live:
                 found.setdefault(record.shard, []).append(record)
         for records in found.values():
             records.sort(key=lambda record: record.sequence_min)
         return found
-
-
-def is_live(record: ChunkRecord) -> bool:
-    """Say whether a chunk's records are read from it, and not from another that took its place."""
-    return record.superseded_by is None and not record.purging and not isinstance(record.residency, Evicted)

@@ -12,8 +12,8 @@ from latewood.archive.keys import KeyRing
 from latewood.archive.opening import open_tier
 from latewood.archive.tier import Tier
 from latewood.errors import UsageError
+from latewood.format.store_layout import StoreLayout
 from latewood.fs import FileSystem
-from latewood.runtime.layout import StoreLayout
 from latewood.runtime.options import DatabaseOptions
 from latewood.settings.settings import Settings, make_settings, read_settings_file
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from latewood.errors import ClosedError, CorruptError, DataLost, UsageError
 from latewood.format import keyed
+from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, Lock
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
 from latewood.queue.cursor import load_cursor, store_cursor
-from latewood.runtime.layout import DatabaseLayout
 from latewood.runtime.record import DatabaseRecord, records_of
 from latewood.runtime.shard import Shard
 from latewood.types import Position

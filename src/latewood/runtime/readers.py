@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from latewood.errors import ReadOnlyError
+from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem
 from latewood.limits import check_name
 from latewood.queue.cursor import load_cursor
-from latewood.runtime.layout import DatabaseLayout
 from latewood.runtime.reader import DatabaseReader, ReaderStart
 from latewood.runtime.shard import Shard
 

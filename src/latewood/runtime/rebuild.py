@@ -17,6 +17,7 @@ from latewood.archive.names import ChunkName, parse_file_name, shard_prefix
 from latewood.archive.source import FileSource, Source, digest_of
 from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
+from latewood.catalog.description import Description, load_description
 from latewood.catalog.tables import (
     ChunkKey,
     ChunkRecord,
@@ -31,11 +32,10 @@ from latewood.catalog.tables import (
     WalStateRecord,
 )
 from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UnsupportedVersion, UsageError
+from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import open_queue
-from latewood.runtime.description import Description, load_description
 from latewood.runtime.found import Found, choose, gaps_of
-from latewood.runtime.layout import DatabaseLayout, StoreLayout
 from latewood.types import DbId
 
 _ROWS_IN_A_COMMIT: Final = 500

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from latewood.archive.chunk import memory_schema
 from latewood.archive.chunk_reader import ChunkReader
+from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.archive.keyed import with_keys
 from latewood.catalog.tables import ChunkRecord
 from latewood.errors import CorruptError, DataLost, NotFoundError, UnavailableError
 from latewood.queue import Queue
-from latewood.runtime import plan
 from latewood.runtime.inventory import Inventory
 
 _REPLANS_MAX: Final = 16
@@ -48,7 +48,7 @@ class Shard:
 
     def first(self) -> int:
         """Return the first sequence that can be read."""
-        return plan.floor(self.log.first_sequence, self._inventory.chunks(self.number))
+        return floor(self.log.first_sequence, self._inventory.chunks(self.number))
 
     def end(self) -> int:
         """Return the sequence that the next record will get."""
@@ -58,7 +58,7 @@ class Shard:
         """Return the sequence up to which it had come at a generation of the catalog's chunks."""
         first = self.log.first_sequence  # Before the chunks: what leaves the log meanwhile is then in them.
         chunks = self._inventory.chunks(self.number)
-        return plan.as_of(generation, chunks, plan.floor(first, chunks))
+        return as_of(generation, chunks, floor(first, chunks))
 
     def find_timestamp(self, timestamp_ns: int) -> int:
         """Return the sequence of the first record that is not older, or the one that comes next."""
@@ -114,17 +114,17 @@ class Shard:
                 return found
         return None
 
-    def _plan(self, start: int, stop: int) -> list[plan.Piece]:
-        return plan.cover(start, stop, self.log.first_sequence, self._inventory.chunks(self.number))
+    def _plan(self, start: int, stop: int) -> list[Piece[ChunkRecord]]:
+        return cover(start, stop, self.log.first_sequence, self._inventory.chunks(self.number))
 
-    def _piece(self, piece: plan.Piece, columns: list[str] | None) -> Iterator[Any]:
+    def _piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
         if piece.chunk is None:
             yield from self._log_piece(piece, columns)
             return
         with self._open_chunk(piece.chunk) as reader:
             yield from reader.batches(piece.start, piece.stop, columns=columns)
 
-    def _log_piece(self, piece: plan.Piece, columns: list[str] | None) -> Iterator[Any]:
+    def _log_piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
         names = columns or memory_schema(keyed=self.keyed).names
         for batch in self.log.arrow_batches(piece.start, piece.stop):
             try:

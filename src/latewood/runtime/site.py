@@ -13,9 +13,9 @@ from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, DbRecord, LocalAndRemote, RemoteArchived
 from latewood.clock import Clock
 from latewood.errors import NotFoundError
+from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import Queue
-from latewood.runtime.layout import DatabaseLayout, StoreLayout
 from latewood.types import DbId
 
 

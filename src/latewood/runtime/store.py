@@ -11,9 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+import msgspec
+
 from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
+from latewood.catalog.description import change_description, store_description
 from latewood.catalog.tables import (
     Completed,
     Component,
@@ -36,6 +39,7 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
+from latewood.format.store_layout import DatabaseLayout, StoreLayout, is_store
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
@@ -46,11 +50,11 @@ from latewood.limits import check_name
 from latewood.log import LogOptions
 from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
-from latewood.runtime.description import change_description, store_description
+from latewood.runtime.fork import fork_database
 from latewood.runtime.inventory import Inventory
-from latewood.runtime.layout import DatabaseLayout, StoreLayout, is_store
 from latewood.runtime.opening import load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
+from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
 from latewood.runtime.shard import Shard
 from latewood.runtime.site import DatabaseSite, StoreSite
@@ -203,8 +207,6 @@ class Store:
             UsageError: objects of one are archived, and the store has no archive now.
         """
         self._check_writable()
-        from latewood.runtime.purge import purge_database  # noqa: PLC0415 - rarely needed
-
         rows = self.catalog.read(lambda view: list(view.dbs()))
         dropped = [(db_id, record) for db_id, record in rows if isinstance(record.status, DbTombstoned)]
         return [record.name for db_id, record in dropped if purge_database(self._site, self._dropped(db_id, record))]
@@ -226,8 +228,6 @@ class Store:
                 raise UsageError(message)
             db_id = self.catalog.reserve_ids(Component.DB_IDS)[0]
             layout = self.layout.database(db_id, new_name)
-            from latewood.runtime.fork import fork_database  # noqa: PLC0415 - rarely needed
-
             record = fork_database(self._site, source, db_id, new_name, layout, self._make_log)
             return self._opened(db_id, record)
 
@@ -452,8 +452,6 @@ class _Latest:
 
 
 def _with_status(record: DbRecord, status: DbActive | DbDraining | DbTombstoned) -> DbRecord:
-    import msgspec  # noqa: PLC0415 - records know how to change themselves
-
     return msgspec.structs.replace(record, status=status)
 
 

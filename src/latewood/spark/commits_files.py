@@ -1,8 +1,7 @@
 """The files in which a target remembers commits: `spark/intents/<query>.json` and `spark/commits/<query>.json`.
 
-One line of JSON: `version`, `checksum` and `body`.  The checksum is the CRC-32C, in 8 hexadecimal digits, of `body` as
-it stands there.  Each is replaced as a whole, durably.  A damaged one is an error: to take it for a missing one would
-append a batch twice.
+Files of `format/checked_json.py`.  Each is replaced as a whole, durably.  A damaged one is an error: to take it for a
+missing one would append a batch twice.
 """
 
 import hashlib
@@ -14,21 +13,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import NotFoundError
+from latewood.format import checked_json
 from latewood.fs import FileSystem, replace_file
-from latewood.kernel import crc32c
 from latewood.spark.commits_plan import CommitRecord, Intent
 
 VERSION: Final = 1
 _NAME: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _SUFFIX: Final = ".json"
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    version: int
-    checksum: str = ""
-    body: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class CommitFiles:
@@ -111,9 +104,7 @@ class CommitFiles:
             self._fs.remove(path)
 
     def _store(self, path: Path, body: msgspec.Struct) -> None:
-        raw = msgspec.json.encode(body)
-        stored = _Stored(version=VERSION, checksum=f"{crc32c(raw):08x}", body=msgspec.Raw(raw))
-        replace_file(self._fs, path, msgspec.json.encode(stored) + b"\n")
+        replace_file(self._fs, path, checked_json.encode(VERSION, body))
 
     def _load(self, path: Path, kind: type[S]) -> S | None:
         try:
@@ -124,15 +115,7 @@ class CommitFiles:
             raw = file.pread(file.size(), 0)
         finally:
             file.close()
-        try:
-            stored = msgspec.json.decode(raw, type=_Stored)
-            if stored.version != VERSION:
-                raise UnsupportedVersion("a commit's record", stored.version, path)
-            if f"{crc32c(bytes(stored.body)):08x}" != stored.checksum:
-                raise CorruptError("what is known of a commit does not match its checksum", path, 0)
-            return msgspec.json.decode(stored.body, type=kind)
-        except msgspec.MsgspecError as error:
-            raise CorruptError(f"what is known of a commit cannot be read: {error}", path, 0) from None
+        return checked_json.decode(raw, kind, VERSION, "what is known of a commit", path)
 
 
 def stream_query(query_id: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from latewood.archive.chunk_reader import ChunkReader, open_chunk
+from latewood.archive.cover import Piece, cover
 from latewood.archive.keyed import with_keys
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name, parse_object_key
@@ -80,7 +81,7 @@ class ShardReader:
         while at < stop:
             before = at
             try:
-                for piece in plan.cover(at, stop, self.log.first_sequence, known):
+                for piece in cover(at, stop, self.log.first_sequence, known):
                     for batch in self._piece(piece, columns):
                         at += batch.num_rows
                         yield batch
@@ -122,11 +123,11 @@ class ShardReader:
         """Return the chunks with records of a range that are there now, by their names: on disk, else archived."""
         found = plan.within(self._local(), start, stop)
         with suppress(DataLost):
-            plan.cover(start, stop, self.log.first_sequence, _sorted(found))
+            cover(start, stop, self.log.first_sequence, _sorted(found))
             return _sorted(found)
         return _sorted([*found, *(one for one in plan.within(self._archived(), start, stop) if self._is_ours(one))])
 
-    def _piece(self, piece: plan.Piece, columns: Sequence[str]) -> Iterator[Any]:
+    def _piece(self, piece: Piece[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         if piece.chunk is None:
             yield from self._log_piece(piece, columns)
             return
@@ -134,7 +135,7 @@ class ShardReader:
             names = [name for name in columns if name != "key" or reader.keyed]
             yield from reader.batches(piece.start, piece.stop, columns=names, rows_max=_rows_max(reader))
 
-    def _log_piece(self, piece: plan.Piece, columns: Sequence[str]) -> Iterator[Any]:
+    def _log_piece(self, piece: Piece[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         splits = self._source.keyed and any(name in columns for name in _SPLIT)
         for batch in self.log.arrow_batches(piece.start, piece.stop):
             try:

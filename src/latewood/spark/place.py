@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from latewood.errors import NotFoundError, UsageError
+from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME
 from latewood.fs import FileSystem
 
-CATALOG_NAME: Final = "catalog.mdb"
 _LOG_MARKS: Final = ("manifest.current", "manifest.1", "manifest.2")
 
 
@@ -32,7 +32,7 @@ def find_place(fs: FileSystem, path: str) -> Place:
         NotFoundError: nothing of ours is there.
         UsageError: it is no path on this machine's file systems.
     """
-    directory = _directory(path)
+    directory = local_path(path)
     if fs.exists(directory / CATALOG_NAME):
         return Place(directory, is_store=True)
     if any(fs.exists(directory / name) for name in _LOG_MARKS):
@@ -40,14 +40,20 @@ def find_place(fs: FileSystem, path: str) -> Place:
     if fs.exists(directory.parent / CATALOG_NAME):
         return Place(directory.parent, is_store=True, database=directory.name)
     root = directory.parent.parent
-    if directory.parent.name == "databases" and fs.exists(root / CATALOG_NAME):
+    if directory.parent.name == DATABASES_NAME and fs.exists(root / CATALOG_NAME):
         return Place(root, is_store=True, database=directory.name.partition("-")[2])
     raise NotFoundError(f"there is no log, database or store at {directory}")
 
 
-def _directory(path: str) -> Path:
+def local_path(path: str) -> Path:
+    """Return the directory that a path or a `file:` URL names.
+
+    Raises:
+        UsageError: it names none on this machine.
+    """
     parts = urlsplit(path)
-    if parts.scheme not in ("", "file") or (parts.scheme == "file" and parts.netloc):
-        message = f"{path!r} is not a directory on a file system; archived chunks are found through their store"
-        raise UsageError(message)
-    return Path(unquote(parts.path) if parts.scheme else path).absolute()
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path)).absolute()
+    if not path or "://" in path:
+        raise UsageError(f"{path!r} is no directory on a file system; archived chunks are found through their store")
+    return Path(path).absolute()

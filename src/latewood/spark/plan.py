@@ -1,14 +1,10 @@
-"""Ranges of records → input partitions; limits → the end of a micro-batch.  Pure, and without pyspark.
-
-Whatever the log still has is read from the log; what came before, from chunks.  Both overlap for a while, and never
-leave a gap: a record leaves the log only when a verified chunk has it.
-"""
+"""Ranges of records → input partitions; limits → the end of a micro-batch.  Pure, and without pyspark."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
-from latewood.errors import DataLost
+from latewood.archive.cover import Piece, Ranged
 from latewood.spark.offsets import Offsets, ShardId
 
 
@@ -26,22 +22,7 @@ class Chunk(NamedTuple):
     encrypted: bool = False
 
 
-class _Holder(Protocol):
-    @property
-    def sequence_min(self) -> int: ...
-    @property
-    def sequence_max(self) -> int: ...
-
-
-H = TypeVar("H", bound=_Holder)
-
-
-class Piece(NamedTuple):
-    """A stretch of sequences, `start` to `stop`, and the chunk that holds it; None: the log."""
-
-    start: int
-    stop: int
-    chunk: Chunk | None
+H = TypeVar("H", bound=Ranged)
 
 
 class Span(NamedTuple):
@@ -62,37 +43,12 @@ class Slice(NamedTuple):
     stop: int
 
 
-def cover(start: int, stop: int, log_first: int, chunks: Sequence[Chunk]) -> list[Piece]:
-    """Return pieces that cover `start` to `stop` exactly once, in order.  `chunks` are sorted; they may overlap.
-
-    Raises:
-        DataLost: what `start` begins with is gone, or a chunk is missing.
-    """
-    pieces, at = list[Piece](), start
-    chunk_stop = min(stop, log_first)
-    for chunk in chunks:
-        if at >= chunk_stop:
-            break
-        if chunk.sequence_max < at:
-            continue
-        if chunk.sequence_min > at:
-            raise DataLost(at, min(chunk.sequence_min, chunk_stop))
-        end = min(chunk_stop, chunk.sequence_max + 1)
-        pieces.append(Piece(at, end, chunk))
-        at = end
-    if at < chunk_stop:
-        raise DataLost(at, chunk_stop)
-    if at < stop:
-        pieces.append(Piece(at, stop, None))
-    return pieces
-
-
 def within(chunks: Iterable[H], start: int, stop: int) -> list[H]:
     """Return the chunks that hold a record of `start` to `stop`."""
     return [chunk for chunk in chunks if chunk.sequence_min < stop and chunk.sequence_max >= start]
 
 
-def spans_of(pieces: Iterable[Piece], log_spans: Callable[[int, int], Iterable[Span]]) -> Iterator[Span]:
+def spans_of(pieces: Iterable[Piece[Chunk]], log_spans: Callable[[int, int], Iterable[Span]]) -> Iterator[Span]:
     """Yield pieces with their sizes; `log_spans` knows those of the log's."""
     for piece in pieces:
         if piece.chunk is None:

@@ -8,8 +8,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.catalog import Catalog
 from latewood.catalog.tables import (
     ChunkRecord,
@@ -25,6 +26,7 @@ from latewood.catalog.tables import (
 from latewood.catalog.view import CatalogView
 from latewood.errors import NotFoundError, UsageError
 from latewood.format.segment import FLAG_KEYED
+from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem, PosixFS
 from latewood.queue import Queue
 from latewood.spark import plan
@@ -33,10 +35,8 @@ from latewood.spark.columns import Shape
 from latewood.spark.offsets import ShardId
 from latewood.spark.options import ReadOptions
 from latewood.spark.pieces import ShardReader, ShardSource
-from latewood.spark.place import CATALOG_NAME, Place, find_place
+from latewood.spark.place import Place, find_place
 from latewood.types import DbId
-
-_SHARD_DIGITS: Final = 5
 
 
 class DatabaseState(NamedTuple):
@@ -44,7 +44,7 @@ class DatabaseState(NamedTuple):
 
     db_id: DbId
     record: DbRecord
-    directory: Path
+    files: DatabaseLayout
     chunks: dict[int, list[ChunkRecord]]
     """The live ones of each shard, in order."""
     origins: dict[int, Path]
@@ -75,15 +75,11 @@ class Shard:
 
     def first(self) -> int:
         """Return the first sequence that can be read."""
-        return min(self.chunks[0].sequence_min, self.log_first) if self.chunks else self.log_first
+        return floor(self.log_first, self.chunks)
 
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks."""
-        stop = self.first()
-        for chunk in self.records:
-            marks = (chunk.columns or {}).get("marks") or [[chunk.generation, chunk.sequence_max]]
-            stop = max([stop, *(last + 1 for at, last in marks if at <= generation)])
-        return stop
+        return as_of(generation, self.records, self.first())
 
     def find_timestamp(self, timestamp_ns: int) -> int:
         """Return the sequence of the first record that is not older, or the one that comes next."""
@@ -97,15 +93,15 @@ class Shard:
                 return found
         return self.log.find_timestamp(timestamp_ns)
 
-    def pieces(self, start: int, stop: int) -> list[plan.Piece]:
+    def pieces(self, start: int, stop: int) -> list[Piece[plan.Chunk]]:
         """Return where a range is read from."""
-        return plan.cover(start, stop, self.log_first, self.chunks)
+        return cover(start, stop, self.log_first, self.chunks)
 
-    def pieces_from_chunks(self, start: int, stop: int) -> list[plan.Piece]:
+    def pieces_from_chunks(self, start: int, stop: int) -> list[Piece[plan.Chunk]]:
         """Return where a range can be read from if chunks are liked better than the log."""
         end = self.chunks[-1].sequence_max + 1 if self.chunks else 0
         first = max(self.log_first, min(end, stop)) if start < end else self.log_first
-        return plan.cover(start, stop, first, self.chunks)
+        return cover(start, stop, first, self.chunks)
 
     def spans(self, start: int, stop: int) -> list[plan.Span]:
         """Return a range with the sizes of its parts."""
@@ -170,13 +166,8 @@ def shape_of(options: ReadOptions, fs: FileSystem | None = None) -> Shape:
 @contextmanager
 def opened_catalog(place: Place) -> Iterator[Catalog]:
     """Open the catalog of a store, to read."""
-    with Catalog.open(place.root / CATALOG_NAME, mode="r") as catalog:
+    with Catalog.open(StoreLayout(place.root).catalog, mode="r") as catalog:
         yield catalog
-
-
-def is_live(record: ChunkRecord) -> bool:
-    """Say whether a chunk's records are read from it, and not from another that took its place."""
-    return record.superseded_by is None and not record.purging and not isinstance(record.residency, Evicted)
 
 
 def _survey_log(fs: FileSystem, place: Place, opened: ExitStack) -> Survey:
@@ -225,7 +216,7 @@ def _database(
 ) -> DatabaseState:
     chunks: dict[int, list[ChunkRecord]] = {}
     for _, chunk in view.chunks(db_id):
-        if is_live(chunk):
+        if chunk.is_live:
             chunks.setdefault(chunk.shard, []).append(chunk)
     for found in chunks.values():
         found.sort(key=lambda chunk: chunk.sequence_min)
@@ -235,11 +226,10 @@ def _database(
         for chunk in found
         if chunk.origin_db_id is not None and chunk.origin_db_id in homes
     }
-    return DatabaseState(db_id, record, (place.root / record.options.wal_dir).parent, chunks, origins)
+    return DatabaseState(db_id, record, StoreLayout(place.root).located(record.options.wal_dir), chunks, origins)
 
 
 def _source(state: DatabaseState, number: int, names: ArchiveNames) -> ShardSource:
-    own = state.directory / "chunks"
     keys = {
         record.residency.object.key.rpartition("/")[0] + "/"
         for record in state.chunks.get(number, [])
@@ -247,10 +237,10 @@ def _source(state: DatabaseState, number: int, names: ArchiveNames) -> ShardSour
     }
     return ShardSource(
         shard=ShardId(state.record.name, number),
-        log=str(state.directory / "shards" / f"{number:0{_SHARD_DIGITS}}"),
+        log=str(state.files.shard(number)),
         keyed=state.record.options.keyed,
-        chunk_dirs=(str(own), *sorted(str(home) for home in state.origins.values())),
-        prefixes=tuple(sorted(keys | {f"{state.record.name}/{number:0{_SHARD_DIGITS}}/"})),
+        chunk_dirs=(str(state.files.chunks), *sorted(str(home) for home in state.origins.values())),
+        prefixes=tuple(sorted(keys | {f"{state.record.name}/{number:05}/"})),
         database_ids=(state.db_id, *sorted(state.origins)),
         archive=names,
     )
@@ -258,7 +248,7 @@ def _source(state: DatabaseState, number: int, names: ArchiveNames) -> ShardSour
 
 def _chunk(state: DatabaseState, record: ChunkRecord) -> plan.Chunk:
     residency = record.residency
-    home = state.directory / "chunks" if record.origin_db_id is None else state.origins.get(record.origin_db_id)
+    home = state.files.chunks if record.origin_db_id is None else state.origins.get(record.origin_db_id)
     has_file = home is not None and not isinstance(residency, RemoteArchived)
     key = residency.object.key if isinstance(residency, LocalAndRemote | RemoteArchived) else None
     file = str(home / record.file_name) if home is not None and has_file else None

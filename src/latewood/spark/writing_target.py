@@ -6,27 +6,17 @@ is not there is made; a database is not.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote, urlsplit
 
-import msgspec
-
-from latewood.errors import ClosedError, CorruptError, NotFoundError, UnsupportedVersion, UsageError
+from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.format.segment import FLAG_KEYED
+from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME, DatabaseLayout
 from latewood.fs import FileSystem
-from latewood.kernel import crc32c
 from latewood.log import LogOptions
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.queue import open_queue
 from latewood.segment import read_header
-
-if TYPE_CHECKING:
-    from latewood.catalog.tables import DbRecord
-
-_DESCRIPTION: Final = "database.json"
-_DESCRIPTION_VERSION: Final = 1
-_DESCRIPTION_BYTES_MAX: Final = 1 << 20
+from latewood.spark.place import local_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +45,6 @@ class Target:
         return self.state / "staging"
 
 
-class _Description(msgspec.Struct, frozen=True, kw_only=True):
-    version: int
-    checksum: str = ""
-    database: msgspec.Raw = msgspec.Raw(b"null")
-
-
 def find_target(fs: FileSystem, path: str) -> Target:
     """Return what a path means, making a log if nothing is there.
 
@@ -71,29 +55,15 @@ def find_target(fs: FileSystem, path: str) -> Target:
         CorruptError: what says so is damaged.
     """
     root = local_path(path)
-    if fs.exists(root / _DESCRIPTION):
+    if fs.exists(root / DESCRIPTION_NAME):
         return _database(fs, root)
-    if root.parent.name == "shards" and fs.exists(root.parent.parent / _DESCRIPTION):
+    if root.parent.name == "shards" and fs.exists(root.parent.parent / DESCRIPTION_NAME):
         raise UsageError(f"{root} is one shard; write to the database at {root.parent.parent}, or by its name")
     if _is_store(fs, root):
         raise UsageError(f"{root} is a store; name one of its databases: {root / 'NAME'}")
     if _is_store(fs, root.parent):
         return _named_database(fs, root)
     return _log(fs, root)
-
-
-def local_path(path: str) -> Path:
-    """Return the directory that a path or a `file:` URL names.
-
-    Raises:
-        UsageError: it names none on this machine.
-    """
-    parts = urlsplit(path)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path)).absolute()
-    if not path or "://" in path:
-        raise UsageError(f"{path!r} is no directory that logs could be in; give a path on a file system")
-    return Path(path).absolute()
 
 
 def _log(fs: FileSystem, root: Path) -> Target:
@@ -117,14 +87,14 @@ def _is_keyed(fs: FileSystem, root: Path) -> bool:
 
 
 def _is_store(fs: FileSystem, root: Path) -> bool:
-    return fs.exists(root / "catalog.mdb") and fs.exists(root / "databases")
+    return fs.exists(root / CATALOG_NAME) and fs.exists(root / DATABASES_NAME)
 
 
 def _named_database(fs: FileSystem, path: Path) -> Target:
-    databases = path.parent / "databases"
+    databases = path.parent / DATABASES_NAME
     gone: ClosedError | None = None
     for name in reversed(fs.list(databases)):  # The last of that name is the one that lives.
-        if name.partition("-")[2] == path.name and fs.exists(databases / name / _DESCRIPTION):
+        if name.partition("-")[2] == path.name and fs.exists(databases / name / DESCRIPTION_NAME):
             try:
                 return _database(fs, databases / name)
             except ClosedError as error:
@@ -135,8 +105,11 @@ def _named_database(fs: FileSystem, path: Path) -> Target:
 
 
 def _database(fs: FileSystem, root: Path) -> Target:
-    record = _described(fs, root / _DESCRIPTION)
-    from latewood.catalog.tables import DbActive  # noqa: PLC0415 - only the driver needs the catalog's types
+    from latewood.catalog.description import load_description  # noqa: PLC0415 - only the driver needs the catalog
+    from latewood.catalog.tables import DbActive  # noqa: PLC0415 - as above
+
+    files = DatabaseLayout(root)
+    record = load_description(fs, files.description).record
 
     if not isinstance(record.status, DbActive):
         raise ClosedError(f"database {record.name!r} takes no more records: it is being drained, or gone")
@@ -145,28 +118,5 @@ def _database(fs: FileSystem, root: Path) -> Target:
         segment_age_max_ms=record.options.segment_age_max_ms,
         keyed=record.options.keyed,
     )
-    logs = tuple(root / "shards" / f"{shard:05}" for shard in range(record.wal_shards))
+    logs = tuple(files.shard(shard) for shard in range(record.wal_shards))
     return Target(root=root, logs=logs, keyed=record.options.keyed, options=options)
-
-
-def _described(fs: FileSystem, path: Path) -> "DbRecord":
-    """Return what `database.json` says.   Format: docs/format/store.md."""
-    from latewood.catalog.tables import DbRecord  # noqa: PLC0415 - only the driver needs the catalog's types
-
-    class Named(msgspec.Struct, frozen=True):
-        record: DbRecord
-
-    file = fs.open(path)
-    try:
-        raw = file.pread(_DESCRIPTION_BYTES_MAX, 0)
-    finally:
-        file.close()
-    try:
-        found = msgspec.json.decode(raw, type=_Description)
-        if found.version != _DESCRIPTION_VERSION:
-            raise UnsupportedVersion(_DESCRIPTION, found.version, path)
-        if f"{crc32c(bytes(found.database)):08x}" != found.checksum:
-            raise CorruptError("the description does not match its checksum", path, 0)
-        return msgspec.json.decode(found.database, type=Named).record
-    except msgspec.MsgspecError as error:
-        raise CorruptError(f"the description cannot be read: {error}", path, 0) from None

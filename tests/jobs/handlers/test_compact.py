@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from latewood.archive.options import ChunkOptions
 from latewood.catalog.tables import Component, JobKind, Local
 from latewood.jobs import Outcome
-from latewood.jobs.handlers.chunks import MARKS_MAX, marks_of, merged_marks
+from latewood.jobs.handlers.chunks import MARKS_MAX, merged_marks
 from latewood.jobs.handlers.retain import RETAIN
 from tests.jobs.handlers.damage import break_file
 from tests.jobs.handlers.lake import DB, Lake
@@ -54,13 +54,13 @@ def test_the_grace_is_the_databases_unless_the_payload_says_another(tmp_path: Pa
 def test_a_compaction_remembers_when_its_records_came(tmp_path: Path) -> None:
     with Lake(tmp_path / "lake") as lake:
         lake.flush(10, 11, 12)
-        marks = [mark for row in lake.live(0) for mark in marks_of(row.record)]
+        marks = [mark for row in lake.live(0) for mark in row.record.marks]
         lake.run(JobKind.COMPACT)
-        assert marks_of(lake.live(0)[0].record) == marks
+        assert lake.live(0)[0].record.marks == marks
         lake.flush(40)
         lake.run(JobKind.COMPACT, {"eager": True})
         (row,) = lake.live(0)
-        assert [sequence for _, sequence in marks_of(row.record)] == [9, 20, 32, 72]
+        assert [sequence for _, sequence in row.record.marks] == [9, 20, 32, 72]
 
 
 def test_the_marks_of_a_row_are_bounded(tmp_path: Path) -> None:

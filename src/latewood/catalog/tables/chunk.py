@@ -20,6 +20,11 @@ from latewood.limits import CHUNK_FILE_NAME_BYTES_MAX, U16_MAX
 
 KEY_SIZE: Final = 16
 VERSION: Final = 1
+MARKS: Final = "marks"
+"""Where a row keeps its marks, in `columns`."""
+
+Mark: TypeAlias = tuple[int, int]
+"""A generation of the catalog's chunks, and the last sequence that had become part of a chunk with it."""
 
 
 class ChunkKey(NamedTuple):
@@ -102,6 +107,17 @@ class ChunkRecord(Record, frozen=True, kw_only=True):
     """Whether its file and object are being deleted: it holds nothing any more."""
     columns: dict[str, Any] | None = None
     """What a maker may want to note about the columns."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its records are read from it, and not from another that took its place."""
+        return self.superseded_by is None and not self.purging and not isinstance(self.residency, Evicted)
+
+    @property
+    def marks(self) -> list[Mark]:
+        """When which of its records had become part of a chunk."""
+        stored = (self.columns or {}).get(MARKS)
+        return [(mark[0], mark[1]) for mark in stored] if stored else [(self.generation, self.sequence_max)]
 
     @property
     def wal_range(self) -> tuple[int, int]:

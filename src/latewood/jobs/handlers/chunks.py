@@ -5,7 +5,7 @@ floor up to `last_applied_sequence`, at every moment.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,26 +13,22 @@ from latewood.archive.source import Digest
 from latewood.catalog.tables import (
     ChunkRecord,
     CompressionCodec,
-    Evicted,
     Local,
     LocalAndRemote,
     RemoteArchived,
     RemoteObject,
 )
+from latewood.catalog.tables.chunk import MARKS, Mark
 from latewood.errors import UsageError
 from latewood.types import ChunkId
 
 if TYPE_CHECKING:
     from latewood.archive.chunk_writer import Chunk
 
-Mark: TypeAlias = tuple[int, int]
-"""A generation of the catalog's chunks, and the last sequence that had become part of a chunk with it."""
-
 MARKS_MAX: Final = 1024
 """Marks of one row: the oldest go, and with them how far the shard had come at so old a generation."""
 
 HYDRATED_AT: Final = "hydrated_at_ms"
-_MARKS: Final = "marks"
 _MS: Final = 1_000_000
 
 
@@ -43,14 +39,9 @@ class Row(NamedTuple):
     record: ChunkRecord
 
 
-def is_live(record: ChunkRecord) -> bool:
-    """Say whether a chunk's records are read from it."""
-    return record.superseded_by is None and not record.purging and not isinstance(record.residency, Evicted)
-
-
 def live_rows(rows: Iterable[Row], shard: int | None = None) -> list[Row]:
     """Return the live chunks of a shard, or of all, in the order of their sequences."""
-    found = [row for row in rows if is_live(row.record) and shard in (None, row.record.shard)]
+    found = [row for row in rows if row.record.is_live and shard in (None, row.record.shard)]
     return sorted(found, key=lambda row: (row.record.shard, row.record.sequence_min))
 
 
@@ -82,16 +73,10 @@ def digest_of(record: ChunkRecord) -> Digest:
     return Digest(record.size_bytes, record.checksum)
 
 
-def marks_of(record: ChunkRecord) -> list[Mark]:
-    """Return when which of the chunk's records had become part of a chunk."""
-    stored = (record.columns or {}).get(_MARKS)
-    return [(mark[0], mark[1]) for mark in stored] if stored else [(record.generation, record.sequence_max)]
-
-
 def merged_marks(records: Sequence[ChunkRecord]) -> list[Mark]:
     """Return the marks of all of them, in order, and no more than a row should have."""
     found: dict[int, int] = {}
-    for generation, sequence in (mark for record in records for mark in marks_of(record)):
+    for generation, sequence in (mark for record in records for mark in record.marks):
         found[generation] = max(sequence, found.get(generation, sequence))
     return sorted(found.items())[-MARKS_MAX:]
 
@@ -128,7 +113,7 @@ def row_of(chunk: "Chunk", generation: int, marks: Sequence[Mark] | None = None)
         checksum=chunk.digest.checksum,
         key_id=chunk.key_id,
         created_at_ms=meta.created_ns // _MS,
-        columns={_MARKS: [list(mark) for mark in marks or [(generation, meta.sequence_max)]]},
+        columns={MARKS: [list(mark) for mark in marks or [(generation, meta.sequence_max)]]},
     )
 
 

@@ -19,7 +19,7 @@ from latewood.archive.sink import FILE_STEPS, remove_temporary
 from latewood.catalog import CatalogView, Op
 from latewood.errors import CorruptError, NotFoundError
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import Row, is_live, live_rows, merged_marks, row_of
+from latewood.jobs.handlers.chunks import Row, live_rows, merged_marks, row_of
 from latewood.jobs.handlers.compaction import Piece, plan
 from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.troubles import Troubles
@@ -65,7 +65,7 @@ def _compact_group(attempt: Attempt, group: Sequence[Row]) -> None:
 
     def decide(view: CatalogView, generation: int) -> Sequence[Op]:
         parents = {row.chunk_id: view.chunk(attempt.db_id, row.chunk_id) for row in group}
-        found = {parent: record for parent, record in parents.items() if record is not None and is_live(record)}
+        found = {parent: record for parent, record in parents.items() if record is not None and record.is_live}
         if len(found) < len(group):
             return []
         purge_after_ms = attempt.now_ms() + grace_ms

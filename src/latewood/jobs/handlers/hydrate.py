@@ -16,7 +16,7 @@ from latewood.archive.transfer import hydrate as bring_back
 from latewood.catalog.tables import ChunkRecord, JobKind, LocalAndRemote, RemoteArchived
 from latewood.errors import ConflictError, CorruptError, NotFoundError, UsageError
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import HYDRATED_AT, Row, digest_of, is_live, live_rows, noted
+from latewood.jobs.handlers.chunks import HYDRATED_AT, Row, digest_of, live_rows, noted
 from latewood.jobs.handlers.evict import settle_local
 from latewood.jobs.handlers.proof import object_key_in
 from latewood.jobs.handlers.registry import Result
@@ -112,7 +112,7 @@ def _hydrate_chunk(attempt: Attempt, tier: Tier, row: Row) -> None:
 
     def hydrated(found: ChunkRecord) -> ChunkRecord | None:
         residency = found.residency
-        if not isinstance(residency, RemoteArchived) or not is_live(found):
+        if not isinstance(residency, RemoteArchived) or not found.is_live:
             return None
         local = LocalAndRemote(object=residency.object, verified=residency.verified)
         return noted(replace(found, residency=local), **{HYDRATED_AT: attempt.now_ms()})

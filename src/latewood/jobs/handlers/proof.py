@@ -14,7 +14,7 @@ from latewood.archive.tier import Tier, verify_object
 from latewood.catalog.tables import ChunkRecord
 from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UsageError
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import digest_of, is_live, object_of
+from latewood.jobs.handlers.chunks import digest_of, object_of
 from latewood.types import ChunkId
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def looked_at(attempt: Attempt, chunk_id: ChunkId, look: Callable[[ChunkRecord],
     """
     for _ in range(_LOOKS_MAX):
         record = attempt.row(chunk_id)
-        if record is None or not is_live(record):
+        if record is None or not record.is_live:
             return None
         found = look(record)
         if attempt.row(chunk_id) == record:

@@ -28,7 +28,7 @@ from latewood.catalog.tables import ChunkRecord, JobKind, JobRecord, LocalAndRem
 from latewood.errors import JobFailed
 from latewood.jobs.handlers.archive import archive_chunk
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import Row, has_file, is_live, live_rows, marks_of, object_of, row_of
+from latewood.jobs.handlers.chunks import Row, has_file, live_rows, object_of, row_of
 from latewood.jobs.handlers.flush import records_of, segments_from
 from latewood.jobs.handlers.hydrate import replace_file
 from latewood.jobs.handlers.proof import MISSING, local_trouble, looked_at, remote_trouble
@@ -153,9 +153,9 @@ def _mend_from_log(attempt: Attempt, row: Row, trouble: str) -> str | None:
 
     def decide(view: CatalogView, generation: int) -> Sequence[Op]:
         broken = view.chunk(attempt.db_id, row.chunk_id)
-        if broken is None or not is_live(broken):
+        if broken is None or not broken.is_live:
             return []
-        new = replace(row_of(chunk, generation, marks_of(broken)), supersedes=(row.chunk_id,))
+        new = replace(row_of(chunk, generation, broken.marks), supersedes=(row.chunk_id,))
         old = replace(broken, superseded_by=chunk_id, purge_after_ms=purge_after_ms)
         return [attempt.upsert(chunk_id, new), attempt.upsert(row.chunk_id, old)]
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latewood.archive.cover import as_of, cover, floor
 from latewood.catalog.tables import ChunkRecord, CompressionCodec
 from latewood.errors import DataLost
-from latewood.runtime.plan import as_of, cover, floor
 
 
 def chunk(low: int, high: int, generation: int = 1, **more: object) -> ChunkRecord:

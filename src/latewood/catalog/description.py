@@ -1,7 +1,6 @@
 """`database.json`: what a database is, beside its files, so that a lost catalog can be made again.
 
-One line of JSON: `version`, `checksum` and `database`.  The checksum is the CRC-32C, in 8 hexadecimal digits, of
-`database` as it stands there.  Advisory: the catalog is what counts.   Format: docs/format/store.md
+A file of `format/checked_json.py`.  Advisory: the catalog is what counts.   Format: docs/format/store.md
 """
 
 from pathlib import Path
@@ -10,9 +9,9 @@ from typing import Final
 import msgspec
 
 from latewood.catalog.tables import DbRecord
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
+from latewood.format import checked_json
 from latewood.fs import FileSystem, replace_file
-from latewood.kernel import crc32c
 from latewood.types import DbId
 
 VERSION: Final = 1
@@ -36,18 +35,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     """None: it is no fork."""
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    version: int
-    checksum: str = ""
-    database: msgspec.Raw = msgspec.Raw(b"null")
-
-
 def store_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord, origin: Origin | None = None) -> None:
     """Write it, durably and at once."""
-    body = msgspec.json.encode(Description(db_id=db_id, record=record, origin=origin))
-    file = _File(version=VERSION, checksum=f"{crc32c(body):08x}", database=msgspec.Raw(body))
     fs.make_directory(path.parent)
-    replace_file(fs, path, msgspec.json.encode(file) + b"\n")
+    replace_file(fs, path, checked_json.encode(VERSION, Description(db_id=db_id, record=record, origin=origin)))
 
 
 def change_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord) -> None:
@@ -72,12 +63,4 @@ def load_description(fs: FileSystem, path: Path) -> Description:
         raw = file.pread(_BYTES_MAX, 0)
     finally:
         file.close()
-    try:
-        found = msgspec.json.decode(raw, type=_File)
-        if found.version != VERSION:
-            raise UnsupportedVersion("database.json", found.version, path)
-        if f"{crc32c(bytes(found.database)):08x}" != found.checksum:
-            raise CorruptError("the description does not match its checksum", path, 0)
-        return msgspec.json.decode(found.database, type=Description)
-    except msgspec.MsgspecError as error:
-        raise CorruptError(f"the description cannot be read: {error}", path, 0) from None
+    return checked_json.decode(raw, Description, VERSION, "database.json", path)

@@ -15,12 +15,14 @@ lake/
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from latewood.types import DbId
 
-CATALOG_NAME = "catalog.mdb"
-SETTINGS_NAME = "latewood.toml"
+CATALOG_NAME: Final = "catalog.mdb"
+SETTINGS_NAME: Final = "latewood.toml"
+DATABASES_NAME: Final = "databases"
+DESCRIPTION_NAME: Final = "database.json"
 
 
 class StoreLayout(NamedTuple):
@@ -41,7 +43,7 @@ class StoreLayout(NamedTuple):
     @property
     def databases(self) -> Path:
         """Where databases are."""
-        return self.root / "databases"
+        return self.root / DATABASES_NAME
 
     def database(self, db_id: DbId, name: str) -> "DatabaseLayout":
         """Return the files of a new database."""
@@ -79,7 +81,7 @@ class DatabaseLayout(NamedTuple):
     @property
     def description(self) -> Path:
         """What the database is, for when the catalog is lost."""
-        return self.root / "database.json"
+        return self.root / DESCRIPTION_NAME
 
     @property
     def reports(self) -> Path:
