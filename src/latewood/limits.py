@@ -29,7 +29,7 @@ BATCH_RECORDS_SMALL: Final = 32
 CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
-RESERVE_BYTES: Final = 16 * MiB
+RESERVE_BYTES: Final = 8 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
 
 READ_RECORDS_MAX: Final = 1024
