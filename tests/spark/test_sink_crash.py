@@ -136,23 +136,27 @@ def test_a_commit_that_fails_anywhere_and_is_aborted_is_made_whole_by_the_next(
     assert raised > len(numbers) // 2
 
 
+def die_twice(number: int, later: int) -> None:
+    """Let a driver die, and a second one while it finishes what the first began; others append in between."""
+    fs, target, batch, files = begin()
+    fs.dies_at = number
+    die(fs, target, batch, files)
+    append_foreign(fs, target)
+    again = stage(fs, target, batch, SECOND)
+    fs.operations, fs.dies_at = 0, later
+    with suppress(Killed, LatewoodError):
+        committer(fs, target).commit(batch, again)
+    fs.bury()
+    append_foreign(fs, target)
+    retry(fs, target, batch)
+    check(fs, target, batch)
+
+
 def test_a_driver_that_dies_twice_leaves_its_batch_there_once(*, campaign: bool) -> None:
-    """The second one dies while it finishes what the first began, with records of others in between."""
     count, _ = operations("stream")
     for number in range(count // 2, count, 2 if campaign else 9):
         for later in range(20, count, 3 if campaign else 11):
-            fs, target, batch, files = begin()
-            fs.dies_at = number
-            die(fs, target, batch, files)
-            append_foreign(fs, target)
-            again = stage(fs, target, batch, SECOND)
-            fs.operations, fs.dies_at = 0, later
-            with suppress(Killed, LatewoodError):
-                committer(fs, target).commit(batch, again)
-            fs.bury()
-            append_foreign(fs, target)
-            retry(fs, target, batch)
-            check(fs, target, batch)
+            die_twice(number, later)
 
 
 def cuts(fs: MortalFS, target: Target, batch: Batch, files: list[StagedFile]) -> Iterator[tuple[str, MortalFS]]:

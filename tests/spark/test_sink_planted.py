@@ -16,11 +16,10 @@ from latewood.testing import MemFS
 from tests.crash.mortal import Killed, MortalFS
 from tests.spark.sink_story import QUERY, committer, logged, make_target, stage
 from tests.spark.test_sink_crash import (
-    SECOND,
-    append_foreign,
     begin,
     check,
     die,
+    die_twice,
     operations,
     retry,
 )
@@ -55,18 +54,7 @@ def dies_twice_beside_another_writer() -> None:
     count, _ = operations("stream")
     for number in range(count // 2, count, 7):
         for later in range(30, count, 5):
-            fs, target, batch, files = begin()
-            fs.dies_at = number
-            die(fs, target, batch, files)
-            append_foreign(fs, target)
-            again = stage(fs, target, batch, SECOND)
-            fs.operations, fs.dies_at = 0, later
-            with suppress(Killed, LatewoodError):
-                committer(fs, target).commit(batch, again)
-            fs.bury()
-            append_foreign(fs, target)
-            retry(fs, target, batch)
-            check(fs, target, batch)
+            die_twice(number, later)
 
 
 def fails_and_is_aborted() -> None:
