@@ -24,7 +24,7 @@ _FLAT: Final = Bound("growth of own memory", "own_bytes", Target("at most", 64 *
 
 def claims(effort: Effort) -> list[Claim]:
     """Return every claim, in the order of the table."""
-    return [_flush(effort), _scan(effort), *_tiers(effort), _each(effort), _append(effort)]
+    return [_flush(effort), _scan(effort), *_tiers(effort), _each(effort), *_append(effort)]
 
 
 def _job(workload: str, records: int, **arguments: Any) -> Job:
@@ -92,17 +92,27 @@ def _each(effort: Effort) -> Claim:
     )
 
 
-def _append(effort: Effort) -> Claim:
+def _append(effort: Effort) -> Iterator[Claim]:
     records = 500_000 if effort is FULL else 200_000
-    return Claim(
-        name="append",
-        title="append_many with keys, a record",
-        unit="time",
-        native=_job("AppendKeyed", records),
-        pure=None,
-        rounds=effort.rounds,
-        rivals=[Rival("a plain log, without keys", "native", _job("AppendPlain", records))],
-    )
+    for shards in (1, 4):
+        yield Claim(
+            name=f"append-{shards}",
+            title=f"append_many with keys, {shards} shard{'s' * (shards > 1)}, a record",
+            unit="time",
+            native=_job("AppendKeyed", records, shards=shards),
+            pure=None,
+            rounds=effort.rounds,
+            rivals=[
+                Rival(
+                    "plain logs, the same bytes",
+                    "native",
+                    _job("AppendPlain", records, logs=shards),
+                    Target("at most", 2),
+                    figure="process_ns",
+                )
+            ],
+            note="by CPU",
+        )
 
 
 if __name__ == "__main__":

@@ -114,14 +114,14 @@ class Scan:
 
 
 class AppendKeyed:
-    """Batches with keys, to a database of one shard."""
+    """Batches with keys, to a database."""
 
-    def __init__(self, directory: Path, records: int, payload_bytes: int) -> None:
-        self._directory, self._records, self._payload_bytes = directory, records, payload_bytes
+    def __init__(self, directory: Path, records: int, payload_bytes: int, shards: int) -> None:
+        self._directory, self._records, self._payload_bytes, self._shards = directory, records, payload_bytes, shards
 
     def prepare(self) -> None:
         self._store = open_store(self._directory)
-        self._db = self._store.create_database(NAME)
+        self._db = self._store.create_database(NAME, shards=self._shards)
         self._batches = list(batches(self._records, self._payload_bytes))
 
     def round(self) -> Sample:
@@ -136,25 +136,30 @@ class AppendKeyed:
 
 
 class AppendPlain:
-    """The same batches, to a log."""
+    """The same bytes, keys in front of payloads, to logs: each gets its share of every batch."""
 
-    def __init__(self, directory: Path, records: int, payload_bytes: int) -> None:
-        self._directory, self._records, self._payload_bytes = directory, records, payload_bytes
+    def __init__(self, directory: Path, records: int, payload_bytes: int, logs: int) -> None:
+        self._directory, self._records, self._payload_bytes, self._count = directory, records, payload_bytes, logs
 
     def prepare(self) -> None:
         import latewood  # noqa: PLC0415 - as above
+        from latewood.format import keyed  # noqa: PLC0415 - as above
 
-        self._log = latewood.open(self._directory / "log")
-        self._batches = list(batches(self._records, self._payload_bytes))
+        self._logs = [latewood.open(self._directory / f"log-{number}") for number in range(self._count)]
+        whole = batches(self._records, self._payload_bytes)
+        packed = [[keyed.encode(*pair) for pair in zip(KEYS, batch, strict=False)] for batch in whole]
+        self._batches = [[batch[number :: self._count] for number in range(self._count)] for batch in packed]
 
     def round(self) -> Sample:
         watch = Stopwatch()
-        for payloads in self._batches:
-            self._log.append_many(payloads)
+        for shares in self._batches:
+            for log, share in zip(self._logs, shares, strict=True):
+                log.append_many(share)
         return watch.per(self._records)
 
     def close(self) -> None:
-        self._log.close()
+        for log in self._logs:
+            log.close()
         shutil.rmtree(self._directory)
 
 

@@ -141,8 +141,9 @@ pub enum Held<'py> {
 }
 
 impl<'py> Held<'py> {
+    /// Hold a bytes-like object; TypeError otherwise.
     #[inline]
-    fn new(object: Bound<'py, PyAny>) -> PyResult<Self> {
+    pub fn new(object: Bound<'py, PyAny>) -> PyResult<Self> {
         match object.cast_into_exact::<PyBytes>() {
             Ok(bytes) => Ok(Self::Bytes(bytes)),
             Err(error) => Ok(Self::Buffer(Region::readable(&error.into_inner())?)),

@@ -2,6 +2,9 @@
 
 mod appender;
 mod batch;
+mod block;
+mod columns;
+mod deal;
 mod disk;
 mod door;
 mod futex;
@@ -30,7 +33,11 @@ mod _native {
     #[pymodule_export]
     use super::appender::Appender;
     #[pymodule_export]
+    use super::columns::columns;
+    #[pymodule_export]
     use super::crc32c;
+    #[pymodule_export]
+    use super::deal::deal;
     #[pymodule_export]
     use super::disk::{pwrite_all, sync_and_note};
     #[pymodule_export]
@@ -38,9 +45,7 @@ mod _native {
     #[pymodule_export]
     use super::futex::{arm, wait, wake_all};
     #[pymodule_export]
-    use super::keyed::split_keys;
-    #[pymodule_export]
-    use super::scan::{columns, find_record, find_timestamp, index_records, nonzero_end, scan, skip, verify};
+    use super::scan::{find_record, find_timestamp, index_records, nonzero_end, scan, skip, verify};
 
     #[pymodule_export]
     const NAME: &str = "native";
@@ -54,6 +59,18 @@ mod _native {
     const BAD: u8 = super::scan::BAD;
     #[pymodule_export]
     const END: u8 = super::scan::END;
+    #[pymodule_export]
+    const UNFIT: u8 = super::scan::UNFIT;
+    #[pymodule_export]
+    const TIMESTAMPS: u8 = super::columns::TIMESTAMPS;
+    #[pymodule_export]
+    const EXT_IDS: u8 = super::columns::EXT_IDS;
+    #[pymodule_export]
+    const LENGTHS: u8 = super::columns::LENGTHS;
+    #[pymodule_export]
+    const PAYLOADS: u8 = super::columns::PAYLOADS;
+    #[pymodule_export]
+    const KEYS: u8 = super::columns::KEYS;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

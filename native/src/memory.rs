@@ -20,7 +20,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::marker::Ungil;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyTuple};
+use pyo3::types::{PyByteArray, PyList, PyTuple};
 
 /// A file that somebody else closes.
 pub type Borrowed = ManuallyDrop<File>;
@@ -106,10 +106,21 @@ impl Region {
         unsafe { AtomicU64::from_ptr(place) }
     }
 
-    /// One word, ordered before every later load.
+    /// One double word, ordered before every later load.
     #[inline]
-    pub fn acquire32(&self, offset: usize) -> u32 {
-        self.word32(offset).load(Ordering::Acquire)
+    pub fn acquire64(&self, offset: usize) -> u64 {
+        self.word64(offset).load(Ordering::Acquire)
+    }
+
+    /// Four double words, `stride` apart, as `acquire64`.
+    #[inline]
+    pub fn acquire_four(&self, offset: usize, stride: usize) -> [u64; 4] {
+        let place = self.at(offset, 3 * stride + 8);
+        assert!(place.cast::<u64>().is_aligned() && stride.is_multiple_of(WORD), "unaligned word");
+        // SAFETY: the last of them is inside the buffer, all are aligned, and only accessed atomically while shared.
+        std::array::from_fn(|lane| unsafe {
+            AtomicU64::from_ptr(place.add(lane * stride).cast()).load(Ordering::Acquire)
+        })
     }
 
     /// One word.
@@ -252,29 +263,66 @@ pub fn with_bytes<R>(
     Some(action(&found))
 }
 
-/// A bytes object of a fixed capacity that is filled from the front.
+/// Copy bytes that do not overlap; a call would take as long as copying as few as records mostly have.
+///
+/// # Safety
+/// `bytes` may be read at `from`, and written at `to`.
+#[inline(always)]
+#[allow(clippy::inline_always, reason = "that is what it is for")]
+unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
+    const PIECE: usize = 32;
+    // SAFETY: whole pieces that lie inside, and then the last one, which may cover a part of the one before again.
+    unsafe {
+        if bytes == WORD {
+            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
+        } else if (PIECE..=8 * PIECE).contains(&bytes) {
+            for at in (0..bytes - PIECE).step_by(PIECE) {
+                to.add(at).cast::<[u8; PIECE]>().write(from.add(at).cast::<[u8; PIECE]>().read());
+            }
+            let last = bytes - PIECE;
+            to.add(last).cast::<[u8; PIECE]>().write(from.add(last).cast::<[u8; PIECE]>().read());
+        } else {
+            ptr::copy_nonoverlapping(from, to, bytes);
+        }
+    }
+}
+
+/// A bytearray that is filled from the front.
 pub struct Column<'py> {
-    object: Bound<'py, PyBytes>,
+    object: Bound<'py, PyByteArray>,
     base: *mut u8,
     filled: usize,
     capacity: usize,
 }
 
 impl<'py> Column<'py> {
-    /// An empty column with room for `capacity` bytes.
-    pub fn new(py: Python<'py>, capacity: usize) -> PyResult<Self> {
-        let size = isize::try_from(capacity)?;
-        // SAFETY: a null pointer asks for uninitialised bytes, of which only `filled` are ever shown.
-        let object = unsafe {
-            let raw = ffi::PyBytes_FromStringAndSize(ptr::null(), size);
-            Bound::from_owned_ptr_or_err(py, raw)?.cast_into_unchecked::<PyBytes>()
-        };
-        // SAFETY: `object` is a bytes object that nobody else has seen yet, so its bytes may be written.
-        let base = unsafe { ffi::PyBytes_AsString(object.as_ptr()).cast::<u8>() };
-        Ok(Self { object, base, filled: 0, capacity })
+    /// An empty column.
+    pub fn new(py: Python<'py>) -> Self {
+        Self { object: PyByteArray::new(py, &[]), base: ptr::null_mut(), filled: 0, capacity: 0 }
     }
 
-    /// Add bytes at the end.
+    /// Have room for `bytes` more.  The first room is exact; the next is for all that is `thought` to come: a short column
+    /// holds no more than it needs, and a long one is not moved as it grows.
+    #[inline]
+    pub fn reserve(&mut self, bytes: usize, thought: impl FnOnce(usize) -> usize) -> PyResult<()> {
+        if bytes <= self.capacity - self.filled {
+            return Ok(());
+        }
+        let needed = self.filled + bytes;
+        self.resize(if self.filled == 0 { needed } else { needed.max(thought(needed)) })
+    }
+
+    #[cold]
+    fn resize(&mut self, capacity: usize) -> PyResult<()> {
+        // The bytes that come with it are not initialised; only `filled` are ever shown.
+        self.object.resize(capacity)?;
+        // SAFETY: `object` is a bytearray that nobody else has seen yet, so its bytes may be written.
+        self.base = unsafe { ffi::PyByteArray_AsString(self.object.as_ptr()).cast::<u8>() };
+        self.capacity = capacity;
+        Ok(())
+    }
+
+    /// Add bytes at the end, for which room was made.
     #[inline]
     pub fn push(&mut self, source: &[u8]) {
         assert!(source.len() <= self.capacity - self.filled, "the column is full");
@@ -283,13 +331,23 @@ impl<'py> Column<'py> {
         self.filled += source.len();
     }
 
-    /// What was pushed, as bytes.
-    pub fn finish(self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        if self.filled == self.capacity {
-            return self.object;
+    /// Add `count` stretches of `bytes` each, `stride` apart, for which room was made.
+    #[inline]
+    pub fn push_all(&mut self, region: &Region, offset: usize, stride: usize, bytes: usize, count: usize) {
+        let Some(last) = count.checked_sub(1) else { return };
+        let from = region.at(offset, last * stride + bytes).cast_const();
+        assert!(count * bytes <= self.capacity - self.filled, "the column is full");
+        for index in 0..count {
+            // SAFETY: both ends of the last were just checked, of the source and of the room; a new object cannot overlap.
+            unsafe { copy_short(from.add(index * stride), self.base.add(self.filled + index * bytes), bytes) };
         }
-        // SAFETY: `filled` bytes were written.
-        PyBytes::new(py, unsafe { std::slice::from_raw_parts(self.base, self.filled) })
+        self.filled += count * bytes;
+    }
+
+    /// What was pushed.
+    pub fn finish(self) -> PyResult<Bound<'py, PyByteArray>> {
+        self.object.resize(self.filled)?;
+        Ok(self.object)
     }
 }
 
@@ -356,6 +414,63 @@ fn crc32c_short(seed: u32, words: [u64; 2], tail: &[u8]) -> u32 {
     let (halves, tail) = tail.as_chunks::<4>();
     let sum = halves.iter().fold(sum as u32, |sum, half| _mm_crc32_u32(sum, u32::from_le_bytes(*half)));
     !tail.iter().fold(sum, |sum, byte| _mm_crc32_u8(sum, *byte))
+}
+
+/// CRC-32C of four stretches of `bytes` each, `stride` apart, all extended from one seed.  Side by side they take as
+/// long as one, if they are short.
+#[inline]
+pub fn crc32c_four(region: &Region, offset: usize, stride: usize, bytes: usize, seed: u32) -> [u32; 4] {
+    let all = region.slice(offset, 3 * stride + bytes);
+    #[cfg(target_arch = "x86_64")]
+    if bytes < SHORT && is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the feature was just detected.
+        return unsafe { crc32c_four_short(all, stride, bytes, seed) };
+    }
+    std::array::from_fn(|lane| crc32c::crc32c_append(seed, &all[lane * stride..][..bytes]))
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn crc32c_four_short(all: &[u8], stride: usize, bytes: usize, seed: u32) -> [u32; 4] {
+    use std::arch::x86_64::_mm_crc32_u64;
+    // Plain loops: a closure is not compiled with the feature, and would be called for each word.
+    let words = bytes / 8;
+    let (a, b) = (&all[..bytes], &all[stride..][..bytes]);
+    let (c, d) = (&all[2 * stride..][..bytes], &all[3 * stride..][..bytes]);
+    let (aw, bw) = (&a.as_chunks::<8>().0[..words], &b.as_chunks::<8>().0[..words]);
+    let (cw, dw) = (&c.as_chunks::<8>().0[..words], &d.as_chunks::<8>().0[..words]);
+    let mut sums = [u64::from(!seed); 4];
+    for at in 0..words {
+        sums[0] = _mm_crc32_u64(sums[0], u64::from_le_bytes(aw[at]));
+        sums[1] = _mm_crc32_u64(sums[1], u64::from_le_bytes(bw[at]));
+        sums[2] = _mm_crc32_u64(sums[2], u64::from_le_bytes(cw[at]));
+        sums[3] = _mm_crc32_u64(sums[3], u64::from_le_bytes(dw[at]));
+    }
+    let done = words * 8;
+    [
+        crc32c_rest(sums[0], &a[done..]),
+        crc32c_rest(sums[1], &b[done..]),
+        crc32c_rest(sums[2], &c[done..]),
+        crc32c_rest(sums[3], &d[done..]),
+    ]
+}
+
+/// Finish a sum with what is left of a word.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "sse4.2")]
+#[allow(clippy::cast_possible_truncation, reason = "the instruction leaves the upper half zero")]
+fn crc32c_rest(sum: u64, rest: &[u8]) -> u32 {
+    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32};
+    let (halves, tail) = rest.as_chunks::<4>();
+    let mut sum = sum as u32;
+    for half in halves {
+        sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
+    }
+    for byte in tail {
+        sum = _mm_crc32_u8(sum, *byte);
+    }
+    !sum
 }
 
 /// Sleep while `word` holds `expected`, at most `timeout_ns`.

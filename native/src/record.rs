@@ -22,7 +22,6 @@ pub const HEADER: usize = 24;
 pub const SEAL: u32 = u32::MAX;
 const MARK: usize = 4;
 const TIMESTAMP: usize = 8;
-const EXT_ID: usize = 16;
 
 /// Whole bytes of a record with a payload of `length`.
 #[inline]
@@ -52,11 +51,22 @@ pub struct Header {
 }
 
 impl Header {
-    /// Load the mark, and only then the length.
+    /// Load mark and length at once: the writer stores the mark after the length.
     #[inline]
     pub fn load(region: &Region, offset: usize) -> Self {
-        let mark = region.acquire32(offset + MARK);
-        Self { mark, length: region.load32(offset) }
+        Self::of(region.acquire64(offset))
+    }
+
+    /// The headers of four records that are `size` bytes each.
+    #[inline]
+    pub fn load_four(region: &Region, offset: usize, size: usize) -> [Self; 4] {
+        region.acquire_four(offset, size).map(Self::of)
+    }
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
+    const fn of(word: u64) -> Self {
+        Self { mark: (word >> 32) as u32, length: word as u32 }
     }
 }
 
@@ -66,10 +76,11 @@ pub fn timestamp_ns(region: &Region, offset: usize) -> u64 {
     region.load64(offset + TIMESTAMP)
 }
 
-/// Caller's id of the record at `offset`.
+/// Append time and caller's id of a committed record.
 #[inline]
-pub fn ext_id(region: &Region, offset: usize) -> u64 {
-    region.load64(offset + EXT_ID)
+pub fn words(region: &Region, offset: usize) -> [u64; 2] {
+    let (words, _) = region.slice(offset + TIMESTAMP, 16).as_chunks::<8>();
+    [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])]
 }
 
 /// A payload to be written, and whether anybody could change it meanwhile.

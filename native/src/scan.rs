@@ -7,7 +7,8 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::memory::{Column, Region};
+use crate::block::{Block, Budget};
+use crate::memory::Region;
 use crate::object::RecordType;
 use crate::record::{self, HEADER, Header, SEAL};
 use crate::sums::Sums;
@@ -22,6 +23,8 @@ pub const SEALED: u8 = 2;
 pub const BAD: u8 = 3;
 /// No header fits below the limit.
 pub const END: u8 = 4;
+/// The record at the offset is sound, but its payload is too short for its key.
+pub const UNFIT: u8 = 5;
 
 /// A place in a buffer: anything that could not be one is a ValueError.
 #[derive(Clone, Copy)]
@@ -44,8 +47,9 @@ fn outside() -> PyErr {
 }
 
 /// Records of one buffer below a limit.
-struct Window {
-    region: Region,
+pub struct Window {
+    /// All of the buffer.
+    pub region: Region,
     limit: usize,
 }
 
@@ -58,7 +62,8 @@ impl Window {
         Ok(Self { region, limit: limit.0 })
     }
 
-    fn aligned(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Self> {
+    /// The records from a multiple of 8 on.
+    pub fn aligned(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Self> {
         if !offset.0.is_multiple_of(8) {
             return Err(PyValueError::new_err("the offset is not a multiple of 8"));
         }
@@ -67,7 +72,7 @@ impl Window {
 
     /// The header of the record at `offset`, if one fits there, without a look at its CRC.
     #[inline]
-    fn peek(&self, offset: usize) -> Result<Header, u8> {
+    pub fn peek(&self, offset: usize) -> Result<Header, u8> {
         if offset + HEADER > self.limit {
             return Err(END);
         }
@@ -83,9 +88,15 @@ impl Window {
         }
     }
 
+    /// Whether the record at `offset` matches its mark.
     #[inline]
-    fn sound(&self, offset: usize, header: Header) -> bool {
-        record::checksum(header.length, self.words(offset), self.payload(offset, header)) == header.mark
+    pub fn sound(&self, offset: usize, header: Header) -> bool {
+        record::checksum(header.length, self.words(offset), self.payload(offset, header.length as usize)) == header.mark
+    }
+
+    /// How many bytes there are from `offset` to the limit.
+    pub const fn left(&self, offset: usize) -> usize {
+        self.limit.saturating_sub(offset)
     }
 
     /// The header of the record at `offset`, verified.
@@ -97,12 +108,13 @@ impl Window {
 
     #[inline]
     fn words(&self, offset: usize) -> [u64; 2] {
-        [record::timestamp_ns(&self.region, offset), record::ext_id(&self.region, offset)]
+        record::words(&self.region, offset)
     }
 
+    /// The payload of the record at `offset`.
     #[inline]
-    fn payload(&self, offset: usize, header: Header) -> &[u8] {
-        self.region.slice(offset + HEADER, header.length as usize)
+    pub fn payload(&self, offset: usize, length: usize) -> &[u8] {
+        self.region.slice(offset + HEADER, length)
     }
 
     #[inline]
@@ -114,7 +126,7 @@ impl Window {
         header: Header,
         sequence: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let payload = PyBytes::new(py, self.payload(offset, header));
+        let payload = PyBytes::new(py, self.payload(offset, header.length as usize));
         kind.record(sequence, self.words(offset), payload)
     }
 }
@@ -156,108 +168,6 @@ pub fn scan<'py>(
     Ok((PyList::new(py, records)?, offset, state))
 }
 
-/// What a pass over the headers found: how much to allocate.
-struct Extent {
-    count: usize,
-    bytes: usize,
-    state: u8,
-}
-
-/// Arrow offsets are i32, so a batch ends before its payloads pass this.
-const COLUMN_BYTES_MAX: u64 = i32::MAX as u64;
-
-fn extent(window: &Window, mut offset: usize, max_records: u64, max_bytes: u64) -> PyResult<Extent> {
-    let (mut count, mut bytes) = (0_u64, 0_u64);
-    let state = loop {
-        if count >= max_records || bytes >= max_bytes {
-            break MORE;
-        }
-        match window.peek(offset) {
-            Err(state) => break state,
-            Ok(header) if bytes + u64::from(header.length) > COLUMN_BYTES_MAX => {
-                if count == 0 {
-                    return Err(PyOverflowError::new_err("the payload is too large for a column"));
-                }
-                break MORE;
-            }
-            Ok(header) => {
-                count += 1;
-                bytes += u64::from(header.length);
-                offset = next(offset, header);
-            }
-        }
-    };
-    Ok(Extent { count: usize::try_from(count)?, bytes: usize::try_from(bytes)?, state })
-}
-
-struct Columns<'py> {
-    timestamps: Column<'py>,
-    ext_ids: Column<'py>,
-    offsets: Column<'py>,
-    payloads: Column<'py>,
-    bytes: i32,
-}
-
-impl<'py> Columns<'py> {
-    fn new(py: Python<'py>, extent: &Extent) -> PyResult<Self> {
-        let mut offsets = Column::new(py, (extent.count + 1) * 4)?;
-        offsets.push(&0_i32.to_le_bytes());
-        Ok(Self {
-            timestamps: Column::new(py, extent.count * 8)?,
-            ext_ids: Column::new(py, extent.count * 8)?,
-            offsets,
-            payloads: Column::new(py, extent.bytes)?,
-            bytes: 0,
-        })
-    }
-
-    #[inline]
-    fn push(&mut self, window: &Window, offset: usize, header: Header) {
-        self.timestamps.push(window.region.slice(offset + 8, 8));
-        self.ext_ids.push(window.region.slice(offset + 16, 8));
-        self.payloads.push(window.payload(offset, header));
-        self.bytes += header.length.cast_signed();
-        self.offsets.push(&self.bytes.to_le_bytes());
-    }
-}
-
-type Filled<'py> =
-    (usize, usize, u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
-
-/// Read records as columns, each verified:
-/// `(count, next_offset, state, timestamps, ext_ids, offsets, payloads)`.
-#[pyfunction]
-pub fn columns<'py>(
-    py: Python<'py>,
-    buffer: &Bound<'py, PyAny>,
-    offset: Place,
-    limit: Place,
-    sequence: u64,
-    max_records: u64,
-    max_bytes: u64,
-) -> PyResult<Filled<'py>> {
-    let _ = sequence;
-    let window = Window::aligned(buffer, offset, limit)?;
-    let extent = extent(&window, offset.0, max_records, max_bytes)?;
-    let mut columns = Columns::new(py, &extent)?;
-    let (mut offset, mut count, mut state) = (offset.0, 0, extent.state);
-    while count < extent.count {
-        match window.read(offset) {
-            Err(found) => {
-                state = found;
-                break;
-            }
-            Ok(header) => {
-                columns.push(&window, offset, header);
-                offset = next(offset, header);
-                count += 1;
-            }
-        }
-    }
-    let Columns { timestamps, ext_ids, offsets, payloads, .. } = columns;
-    Ok((count, offset, state, timestamps.finish(py), ext_ids.finish(py), offsets.finish(py), payloads.finish(py)))
-}
-
 /// Running totals of the records gone over.
 struct Totals {
     count: u64,
@@ -272,7 +182,7 @@ impl Totals {
     const NONE: Self = Self { count: 0, first: 0, last: 0, max: 0, min_ext_id: u64::MAX, max_ext_id: 0 };
 
     #[inline]
-    fn add(&mut self, timestamp_ns: u64, ext_id: u64) {
+    fn add(&mut self, [timestamp_ns, ext_id]: [u64; 2]) {
         if self.count == 0 {
             self.first = timestamp_ns;
         }
@@ -284,15 +194,15 @@ impl Totals {
     }
 }
 
-fn verify_all(window: &Window, mut offset: usize) -> (Totals, usize, u8) {
-    let mut totals = Totals::NONE;
+fn verify_all(window: &Window, offset: usize) -> (Totals, usize, u8) {
+    let (mut totals, mut budget, mut block) = (Totals::NONE, Budget::NONE, Block::at(offset));
     loop {
-        match window.read(offset) {
-            Err(state) => return (totals, offset, state),
-            Ok(header) => {
-                totals.add(record::timestamp_ns(&window.region, offset), record::ext_id(&window.region, offset));
-                offset = next(offset, header);
-            }
+        block.read(window, &mut budget);
+        for (place, _) in block.records() {
+            totals.add(record::words(&window.region, place));
+        }
+        if let Some(state) = block.state {
+            return (totals, block.end, state);
         }
     }
 }

@@ -1,9 +1,12 @@
 # The native kernel; `latewood.kernel.pure` has the same types.
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, NamedTuple, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from _typeshed import ReadableBuffer, WriteableBuffer
+
+_Bytes: TypeAlias = bytes | bytearray
+_Column: TypeAlias = _Bytes | None
 
 NAME: Final[Literal["native", "pure"]]
 MORE: Final = 0
@@ -11,6 +14,12 @@ EMPTY: Final = 1
 SEALED: Final = 2
 BAD: Final = 3
 END: Final = 4
+UNFIT: Final = 5
+TIMESTAMPS: Final = 1
+EXT_IDS: Final = 2
+LENGTHS: Final = 4
+PAYLOADS: Final = 8
+KEYS: Final = 16
 
 class Record(NamedTuple):
     sequence: int
@@ -84,8 +93,15 @@ def scan(
     buffer: ReadableBuffer, offset: int, limit: int, sequence: int, max_records: int, max_bytes: int
 ) -> tuple[list[Record], int, int]: ...
 def columns(
-    buffer: ReadableBuffer, offset: int, limit: int, sequence: int, max_records: int, max_bytes: int
-) -> tuple[int, int, int, bytes, bytes, bytes, bytes]: ...
+    buffer: ReadableBuffer,
+    offset: int,
+    limit: int,
+    sequence: int,
+    max_records: int,
+    max_bytes: int,
+    wanted: int = 31,
+    keyed: bool = False,
+) -> tuple[int, int, int, _Column, _Column, _Column, _Column, _Column, _Column, _Column]: ...
 def verify(buffer: ReadableBuffer, offset: int, limit: int) -> tuple[int, int, int, int, int, int, int, int]: ...
 def skip(buffer: ReadableBuffer, offset: int, limit: int, count: int) -> tuple[int, int]: ...
 def index_records(
@@ -107,6 +123,13 @@ class Door:
     ) -> int: ...
 
 def largest(payloads: Iterable[ReadableBuffer]) -> int: ...
-def split_keys(offsets: ReadableBuffer, payloads: ReadableBuffer) -> tuple[bytes, bytes, bytes, bytes, bytes]: ...
 def pwrite_all(descriptor: int, data: ReadableBuffer, offset: int, piece_bytes: int, head_bytes: int) -> int: ...
 def sync_and_note(descriptor: int, whole: bool, note: int, data: bytes, durable: bool) -> tuple[int, int]: ...
+def deal(
+    payloads: Sequence[ReadableBuffer],
+    keys: Sequence[bytes | None],
+    shards: int,
+    turn: int,
+    seed: int,
+    key_bytes_max: int,
+) -> list[tuple[int, _Bytes, _Bytes, int, _Bytes]]: ...

@@ -44,8 +44,8 @@ VERIFY_THREADS_MAX: Final = 4
 ARROW_RECORDS_MAX: Final = 65_536
 """Rows in one Arrow batch."""
 
-ARROW_BYTES_MAX: Final = 4 * MiB
-"""Payload bytes in one Arrow batch, beyond its first record; far from the 2 GiB of 32-bit offsets."""
+ARROW_BYTES_MAX: Final = 2 * MiB
+"""Payload bytes in one Arrow batch, beyond its first record: memory that the next batch finds warm."""
 
 TIMESTAMP_NS_MAX: Final = (1 << 63) - 1
 """Footers and Arrow store times in 63 bits: until the year 2262."""

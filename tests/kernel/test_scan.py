@@ -92,8 +92,8 @@ def test_a_wrong_checksum_is_bad_but_can_be_hopped_over(kernel: ModuleType) -> N
 
 def test_columns_are_the_records(kernel: ModuleType) -> None:
     buffer = packed(kernel)
-    count, end, state, times, ids, ends, payloads = kernel.columns(buffer, 0, len(buffer), 0, 99, 999)
-    assert (count, end, state) == (5, END, kernel.EMPTY)
+    count, end, state, times, ids, ends, payloads, *keys = kernel.columns(buffer, 0, len(buffer), 0, 99, 999)
+    assert (count, end, state, keys) == (5, END, kernel.EMPTY, [None, None, None])
     assert array("Q", times).tolist() == [entry.timestamp_ns for entry in SAMPLE]
     assert array("Q", ids).tolist() == [entry.ext_id for entry in SAMPLE]
     places = array("i", ends).tolist()
@@ -101,7 +101,9 @@ def test_columns_are_the_records(kernel: ModuleType) -> None:
 
 
 def test_columns_of_nothing_are_empty(kernel: ModuleType) -> None:
-    assert kernel.columns(bytes(64), 0, 64, 0, 9, 9) == (0, 0, kernel.EMPTY, b"", b"", bytes(4), b"")
+    none = (0, 0, kernel.EMPTY, b"", b"", bytes(4), b"")
+    assert kernel.columns(bytes(64), 0, 64, 0, 9, 9) == (*none, None, None, None)
+    assert kernel.columns(bytes(64), 0, 64, 0, 9, 9, keyed=True) == (*none, b"", bytes(4), b"")
 
 
 def test_columns_shrink_to_what_is_sound(kernel: ModuleType) -> None:
@@ -114,12 +116,15 @@ def test_columns_shrink_to_what_is_sound(kernel: ModuleType) -> None:
         struct.pack("<2Q", 7, 8),
         struct.pack("<3i", 0, 0, 5),
         b"hello",
+        None,
+        None,
+        None,
     )
 
 
 def test_columns_make_an_arrow_array_without_a_copy(kernel: ModuleType) -> None:
     pa = pytest.importorskip("pyarrow")
-    count, _, _, times, ids, ends, payloads = kernel.columns(packed(kernel), 0, END, 0, 99, 999)
+    count, _, _, times, ids, ends, payloads, *_ = kernel.columns(packed(kernel), 0, END, 0, 99, 999)
     values = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(payloads)])
     values.validate(full=True)
     assert values.to_pylist() == [entry.payload for entry in SAMPLE]
@@ -249,7 +254,7 @@ def test_an_offset_past_the_limit_finds_nothing(kernel: ModuleType, name: str, r
     found = getattr(kernel, name)(packed(kernel), 56, 24, *rest)
     expected: dict[str, Any] = {
         "scan": ([], 56, kernel.END),
-        "columns": (0, 56, kernel.END, b"", b"", bytes(4), b""),
+        "columns": (0, 56, kernel.END, b"", b"", bytes(4), b"", None, None, None),
         "verify": (0, 56, kernel.END, 0, 0, 0, U64_MAX, 0),
         "skip": (56, 0),
         "index_records": b"",

@@ -2,13 +2,16 @@
 
 import datetime as dt
 from collections.abc import Callable
+from itertools import permutations
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latewood import CorruptError, DataLost, ManifestCorrupted, NotFoundError, Queue, Record, UsageError
+from latewood import CorruptError, DataLost, ManifestCorrupted, NotFoundError, Queue, Record, UsageError, kernel
+from latewood.format import keyed
 from latewood.format.segment import HEADER_SIZE
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from tests.log.desk import Desk, payloads
@@ -164,6 +167,59 @@ def test_no_batch_has_more_rows_than_the_limit(desk: Desk) -> None:
     assert [batch.num_rows for batch in log.arrow_batches()] == [ARROW_RECORDS_MAX, 10]
 
 
+COLUMNS = ("sequence", "timestamp", "ext_id", "payload", "length")
+
+
+@pytest.mark.parametrize("count", range(1, len(COLUMNS) + 1))
+def test_any_columns_can_be_asked_for_in_any_order(desk: Desk, count: int) -> None:
+    log = filled(desk)
+    whole = log.to_arrow(3, 97)
+    whole = whole.append_column("length", pa.array([len(value.as_py()) for value in whole["payload"]], pa.int32()))
+    for names in permutations(COLUMNS, count):
+        table = log.to_arrow(3, 97, columns=names)
+        table.validate(full=True)
+        assert table.schema.names == list(names)
+        assert table.to_pydict() == whole.select(names).to_pydict()
+
+
+@pytest.mark.parametrize(
+    ("asked", "made"),
+    [("sequence", ()), ("timestamp", (3,)), ("ext_id", (4,)), ("length", (5,)), ("payload", (5, 6))],
+)
+def test_what_is_not_asked_for_is_not_made(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, asked: str, made: tuple[int, ...]
+) -> None:
+    log, seen = filled(desk), list[tuple[object, ...]]()
+
+    def spied(*arguments: Any) -> Any:
+        seen.append(kernel.columns(*arguments))
+        return seen[-1]
+
+    monkeypatch.setattr("latewood.segment.reader.columns", spied)
+    assert log.to_arrow(columns=[asked]).num_rows == 100
+    assert {tuple(at for at in range(3, 10) if found[at] is not None) for found in seen} == {made}
+
+
+def test_a_column_that_is_not_there_is_told_with_those_that_are(desk: Desk) -> None:
+    log = filled(desk)
+    for columns in (["sequence", "colour"], ["key"], []):
+        with pytest.raises(UsageError, match="the columns are sequence, timestamp, ext_id, payload, length"):
+            log.to_arrow(columns=columns)
+
+
+def test_the_keys_of_a_keyed_log_are_a_column_when_asked_for(desk: Desk) -> None:
+    pairs = [(b"k", b"value"), (None, b"no key"), (b"", b""), (b"only a key", b"")] * 20
+    log = desk.open(keyed=True, segment_bytes_max=512)
+    log.append_many([keyed.encode(*pair) for pair in pairs])
+    table = log.to_arrow(keys=True)
+    table.validate(full=True)
+    assert table.schema.names == ["sequence", "timestamp", "ext_id", "key", "payload"]
+    assert list(zip(table["key"].to_pylist(), table["payload"].to_pylist(), strict=True)) == pairs
+    lengths = log.to_arrow(columns=["length", "key"], keys=True)
+    assert lengths.to_pydict() == {"length": [len(v) for _, v in pairs], "key": [k for k, _ in pairs]}
+    assert log.to_arrow(columns=["length"])["length"].to_pylist() == [len(keyed.encode(*pair)) for pair in pairs]
+
+
 @given(st.lists(st.binary(max_size=100), max_size=60))
 def test_arrow_holds_the_same_as_the_records(values: list[bytes]) -> None:
     with Desk() as desk:
@@ -263,6 +319,14 @@ def test_a_damaged_record_is_told_of_with_its_path_and_byte(desk: Desk, damage: 
             read()
         assert caught.value.path == desk.segment_paths()[0]
         assert caught.value.offset == HEADER_SIZE + 32
+
+
+def test_a_damaged_payload_is_met_though_nobody_asks_for_it(desk: Desk) -> None:
+    damaged_in_a_sealed_segment(desk)
+    for columns in (["sequence"], ["length", "timestamp"]):
+        with pytest.raises(CorruptError):
+            desk.open().to_arrow(columns=columns)
+        desk.kill()
 
 
 def test_a_damaged_record_is_told_of_though_the_checkpoint_is_gone(desk: Desk) -> None:

@@ -202,6 +202,13 @@ def test_arrow_batches_hold_the_same_records(desk: Desk) -> None:
             rows += batch["sequence"].to_pylist()
         assert rows == list(range(50))
         assert batch.schema == log.to_arrow().schema
+        reader.seek(sequence=40)
+        batch = reader.read_arrow(2, columns=["length", "sequence"])
+        lengths = [len(log.read(at).payload) for at in (40, 41)]
+        assert batch.to_pydict() == {"length": lengths, "sequence": [40, 41]}
+        with pytest.raises(UsageError, match="no column 'key'"):
+            reader.read_arrow(columns=["key"])
+        assert reader.sequence == 42
 
 
 ways = st.lists(st.sampled_from(["next", "poll", "arrow", "iterate", "append", "commit", "seek"]), max_size=40)

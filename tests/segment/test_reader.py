@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.format import keyed
 from latewood.format.entries import SegmentEntry
 from latewood.format.record import record_bytes
 from latewood.format.segment import HEADER_SIZE
-from latewood.kernel import BAD, EMPTY, MORE, SEALED
-from latewood.segment import SegmentReader, empty_tail
+from latewood.kernel import BAD, EMPTY, KEYS, MORE, PAYLOADS, SEALED
+from latewood.segment import SegmentReader, Selection, empty_tail
 from latewood.testing import MemFS
 from latewood.testing.mem_file import MemFile, MemMapping
 from tests.segment.bench import (
@@ -64,13 +65,30 @@ def test_reading_stops_at_the_records_and_bytes_asked_for_and_goes_on_from_there
 
 def test_columns_hold_the_same_as_records(fs: MemFS) -> None:
     reader = sealed_reader(fs, LINES)
-    count, end, state, timestamps, ext_ids, offsets, data = reader.read_columns(HEADER_SIZE, 100, UNBOUNDED, UNBOUNDED)
+    found = reader.read_columns(HEADER_SIZE, 100, UNBOUNDED, UNBOUNDED)
+    (count, end, state, timestamps, ext_ids, offsets, data), keys = found[:7], found[7:]
+    assert timestamps is not None
+    assert ext_ids is not None
+    assert offsets is not None
+    assert data is not None
+    assert keys == (None, None, None)
     ends = memoryview(offsets).cast("i").tolist()
     assert (count, state) == (30, SEALED)
     assert end == reader.read(HEADER_SIZE, 100, UNBOUNDED, UNBOUNDED)[1]
     assert memoryview(timestamps).cast("Q").tolist() == [line.timestamp_ns for line in LINES]
     assert memoryview(ext_ids).cast("Q").tolist() == [line.ext_id for line in LINES]
     assert [data[start:stop] for start, stop in pairwise(ends)] == [line.payload for line in LINES]
+    reader.close()
+
+
+def test_a_payload_that_is_too_short_for_its_key_is_told_with_its_place(fs: MemFS) -> None:
+    reader = sealed_reader(fs, [Line(keyed.encode(b"k", b"v")), Line(b"abc")])
+    selection = Selection(PAYLOADS | KEYS, keyed=True)
+    found = reader.read_columns(HEADER_SIZE, 100, UNBOUNDED, UNBOUNDED, selection)
+    assert (found[0], found[6], found[9]) == (1, b"v", b"k")
+    with pytest.raises(CorruptError, match="too short for its key") as told:
+        reader.read_columns(found[1], 101, UNBOUNDED, UNBOUNDED, selection)
+    assert told.value.offset == found[1]
     reader.close()
 
 

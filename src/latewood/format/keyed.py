@@ -14,7 +14,7 @@ from latewood.errors import UsageError
 from latewood.limits import KEY_BYTES_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 SIZE: Final = 4
 _NO_KEY: Final = bytes(SIZE)
@@ -32,18 +32,15 @@ def encode(key: bytes | None, value: bytes) -> bytes:
     return (len(key) + 1).to_bytes(SIZE, "little") + key + value
 
 
-def encode_all(keys: "Sequence[bytes | None]", values: "Iterable[bytes]") -> list[bytes]:
-    """Return the payloads of keyed records.
+def check_all(keys: "Iterable[bytes | None]") -> None:
+    """Look that each of them could be a key.
 
     Raises:
-        UsageError: a key is too long, or not bytes.
+        UsageError: one is too long, or not bytes.
     """
     for key in keys:
         if key is not None:
             _check(key)
-    sizes = {size: size.to_bytes(SIZE, "little") for size in {0 if key is None else len(key) + 1 for key in keys}}
-    pairs = zip(keys, values, strict=True)
-    return [_NO_KEY + value if key is None else sizes[len(key) + 1] + key + value for key, value in pairs]
 
 
 def decode(payload: bytes) -> tuple[bytes | None, bytes]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _FILE_MODE = 0o600
 _DIRECTORY_MODE = 0o700
-_MADV_POPULATE_READ = 22
+_AROUND_BYTES = 64 * 1024
+"""A fault brings so much into the page table, of what is in the page cache."""
 _HEAD_BYTES = 8
 _PIECE_BYTES = 64 * 1024
 """What is longer is written in such pieces: larger ones become large folios, which a later sync writes whole."""
@@ -59,10 +60,8 @@ class PosixMapping:
         self.view = memoryview(self._mmap)
 
     def load(self, start: int, stop: int) -> None:
-        """Put whole pages into the page table, all at once: one by one, faults take longer than reading them."""
-        first, end = start // mmap.PAGESIZE * mmap.PAGESIZE, min(stop, len(self._mmap))
-        with suppress(OSError):  # A kernel before 5.14 cannot; and what cannot be read is met, and told, by the reader.
-            self._mmap.madvise(_MADV_POPULATE_READ, first, end - first)
+        """Put these pages into the page table, a fault for each stretch; MADV_POPULATE_READ visits every page."""
+        sum(self.view[start : min(stop, len(self._mmap)) : _AROUND_BYTES])
 
     def unload(self, start: int, stop: int) -> None:
         """Take whole pages out of the page table, all at once; touching them brings them back.

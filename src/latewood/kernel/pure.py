@@ -6,9 +6,10 @@ The twin in `native/` has the same names, does the same and passes the same test
 from typing import Final
 
 from latewood.kernel.pure_appender import Appender
+from latewood.kernel.pure_columns import EXT_IDS, KEYS, LENGTHS, PAYLOADS, TIMESTAMPS, columns
+from latewood.kernel.pure_deal import deal
 from latewood.kernel.pure_door import Door, largest
 from latewood.kernel.pure_futex import arm, wait, wake_all
-from latewood.kernel.pure_keyed import split_keys
 from latewood.kernel.pure_record import Record, crc32c
 from latewood.kernel.pure_scan import (
     BAD,
@@ -16,7 +17,7 @@ from latewood.kernel.pure_scan import (
     END,
     MORE,
     SEALED,
-    columns,
+    UNFIT,
     find_record,
     find_timestamp,
     index_records,
@@ -32,15 +33,22 @@ __all__ = [
     "BAD",
     "EMPTY",
     "END",
+    "EXT_IDS",
+    "KEYS",
+    "LENGTHS",
     "MORE",
     "NAME",
+    "PAYLOADS",
     "SEALED",
+    "TIMESTAMPS",
+    "UNFIT",
     "Appender",
     "Door",
     "Record",
     "arm",
     "columns",
     "crc32c",
+    "deal",
     "find_record",
     "find_timestamp",
     "index_records",
@@ -48,7 +56,6 @@ __all__ = [
     "nonzero_end",
     "scan",
     "skip",
-    "split_keys",
     "verify",
     "wait",
     "wake_all",

@@ -22,8 +22,8 @@ EMPTY: Final = 1
 SEALED: Final = 2
 BAD: Final = 3
 END: Final = 4
+UNFIT: Final = 5
 
-_COLUMN_BYTES_MAX: Final = 0x7FFFFFFF
 _ENTRY: Final = struct.Struct(
     "<"
     "Q"  # offset
@@ -34,7 +34,7 @@ _UNPACK: Final = PREFIX.unpack_from
 _new: Final = tuple.__new__  # a NamedTuple's own constructor takes twice the time
 
 
-class _Window:
+class Window:
     """Records of one buffer below a limit.  `offset` and `state` tell where and why `bodies` ended."""
 
     __slots__ = ("limit", "offset", "state", "view", "words")
@@ -76,7 +76,8 @@ class _Window:
         self.state = ~length
 
 
-def _check_u64(*numbers: int) -> None:
+def check_u64(*numbers: int) -> None:
+    """Raise OverflowError as the native twin does."""
     if min(numbers) < 0 or max(numbers) > U64_MAX:
         raise OverflowError("not between 0 and 2**64 - 1")
 
@@ -85,8 +86,8 @@ def scan(
     buffer: "ReadableBuffer", offset: int, limit: int, sequence: int, max_records: int, max_bytes: int
 ) -> tuple[list[Record], int, int]:
     """Read records from `offset`, each verified: `(records, next_offset, state)`."""
-    _check_u64(sequence, max_records, max_bytes)
-    window = _Window(buffer, offset, limit)
+    check_u64(sequence, max_records, max_bytes)
+    window = Window(buffer, offset, limit)
     records: list[Record] = []
     if max_records == 0 or max_bytes == 0:
         return records, offset, MORE
@@ -101,56 +102,12 @@ def scan(
     return records, window.offset, window.state
 
 
-def columns(
-    buffer: "ReadableBuffer", offset: int, limit: int, sequence: int, max_records: int, max_bytes: int
-) -> tuple[int, int, int, bytes, bytes, bytes, bytes]:
-    """Read records as columns, each verified.
-
-    Returns `(count, next_offset, state, timestamps, ext_ids, offsets, payloads)`.
-    """
-    _check_u64(sequence, max_records, max_bytes)
-    window = _Window(buffer, offset, limit)
-    bodies: list[bytes] = []
-    ends = [0]
-    if max_records and max_bytes:
-        _gather(window, bodies, ends, max_records, max_bytes)
-    pairs = memoryview(b"".join([body[:16] for body in bodies]))
-    pairs = pairs.cast("Q") if bodies else pairs
-    return (
-        len(bodies),
-        window.offset,
-        window.state,
-        pairs[::2].tobytes(),
-        pairs[1::2].tobytes(),
-        struct.pack(f"<{len(ends)}i", *ends),
-        b"".join([body[16:] for body in bodies]),
-    )
-
-
-def _gather(window: _Window, bodies: list[bytes], ends: list[int], max_records: int, max_bytes: int) -> None:
-    """Collect bodies and the ends of their payloads, which Arrow counts in i32."""
-    end = 0
-    start = window.offset
-    for body in window.bodies():
-        end += len(body) - 16
-        if end > _COLUMN_BYTES_MAX:
-            if not bodies:
-                raise OverflowError("the payload is too large for a column")
-            window.offset = start
-            break
-        start = window.offset
-        bodies.append(body)
-        ends.append(end)
-        if len(bodies) == max_records or end >= max_bytes:
-            break
-
-
 def verify(buffer: "ReadableBuffer", offset: int, limit: int) -> tuple[int, int, int, int, int, int, int, int]:
     """Check every CRC from `offset` until there is no record.
 
     Returns `(count, next_offset, state, first_ts, last_ts, max_ts, min_ext, max_ext)`.
     """
-    window = _Window(buffer, offset, limit)
+    window = Window(buffer, offset, limit)
     count = first = last = newest = greatest = 0
     least = U64_MAX
     for body in window.bodies():
@@ -166,8 +123,8 @@ def verify(buffer: "ReadableBuffer", offset: int, limit: int) -> tuple[int, int,
 
 def skip(buffer: "ReadableBuffer", offset: int, limit: int, count: int) -> tuple[int, int]:
     """Hop over up to `count` records by their lengths: `(next_offset, hopped)`."""
-    _check_u64(count)
-    window = _Window(buffer, offset, limit)
+    check_u64(count)
+    window = Window(buffer, offset, limit)
     hopped = 0
     while hopped < count and (length := window.peek(offset)) >= 0:
         offset += size(length)
@@ -179,10 +136,10 @@ def index_records(
     buffer: "ReadableBuffer", offset: int, limit: int, count: int, interval: int, max_timestamp_ns: int
 ) -> bytes:
     """Return entries (u64 offset, u64 running maximum of the timestamps) for every `interval`-th of `count` records."""
-    _check_u64(count, interval, max_timestamp_ns)
+    check_u64(count, interval, max_timestamp_ns)
     if not interval:
         raise ValueError("the interval is at least 1")
-    window = _Window(buffer, offset, limit)
+    window = Window(buffer, offset, limit)
     entries: list[bytes] = []
     ordinal = 0
     while ordinal < count and (length := window.peek(offset)) >= 0:
@@ -196,8 +153,8 @@ def index_records(
 
 def find_timestamp(buffer: "ReadableBuffer", offset: int, limit: int, timestamp_ns: int) -> tuple[int, int, int]:
     """Hop to the first record whose timestamp is at least `timestamp_ns`: `(hopped, next_offset, state)`."""
-    _check_u64(timestamp_ns)
-    window = _Window(buffer, offset, limit)
+    check_u64(timestamp_ns)
+    window = Window(buffer, offset, limit)
     hopped = 0
     while (length := window.peek(offset)) >= 0:
         if PREFIX.unpack_from(window.view, offset + 8)[0] >= timestamp_ns:
@@ -209,7 +166,7 @@ def find_timestamp(buffer: "ReadableBuffer", offset: int, limit: int, timestamp_
 
 def find_record(buffer: "ReadableBuffer", offset: int, limit: int) -> int:
     """Return the first offset from `offset` on, in steps of 8, with a whole valid record, or -1."""
-    window = _Window(buffer, offset, limit, alignment=1)
+    window = Window(buffer, offset, limit, alignment=1)
     sums = Sums(window.view, offset, limit)
     for start in range(offset + 7 & ~7, limit - HEADER + 1, len(_BLOCK)):
         stop = min(start + len(_BLOCK), limit)
@@ -226,7 +183,7 @@ def find_record(buffer: "ReadableBuffer", offset: int, limit: int) -> int:
 
 def nonzero_end(buffer: "ReadableBuffer", offset: int, limit: int) -> int:
     """Return the offset just past the last byte of `[offset, limit)` that is not zero, or `offset`."""
-    window = _Window(buffer, offset, limit, alignment=1)
+    window = Window(buffer, offset, limit, alignment=1)
     end = limit
     while end > offset:
         start = max(offset, end - len(_BLOCK))

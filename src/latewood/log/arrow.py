@@ -1,12 +1,16 @@
 """Records as Arrow columns, and Arrow columns as payloads.  Imported only by whoever asks for Arrow."""
 
-from typing import Any
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from latewood.errors import UsageError
-from latewood.segment import Columns
+from latewood.kernel import EXT_IDS, KEYS, LENGTHS, PAYLOADS, TIMESTAMPS
+from latewood.segment import Columns, Selection
 
 SCHEMA = pa.schema(
     [
@@ -18,21 +22,68 @@ SCHEMA = pa.schema(
 )
 
 
-def record_batch(sequence: int, columns: Columns) -> pa.RecordBatch:
+KEY: Final = pa.field("key", pa.binary(), nullable=True)
+_LENGTH: Final = pa.field("length", pa.int32(), nullable=False)
+_FIELDS: Final = {field.name: field for field in (*SCHEMA, KEY, _LENGTH)}
+_BITS: Final = {"timestamp": TIMESTAMPS, "ext_id": EXT_IDS, "key": KEYS, "payload": PAYLOADS, "length": LENGTHS}
+"""What the kernel must make for a column; the sequence is counted."""
+
+
+class Choice:
+    """Which columns are read, in which order."""
+
+    def __init__(self, columns: Iterable[str] | None = None, *, keys: bool = False) -> None:
+        """Choose columns, by default all but the length; with `keys`, the key is one of them.
+
+        Raises:
+            UsageError: there is no such column.
+        """
+        whole = [*SCHEMA.names[:-1], *(["key"] if keys else []), SCHEMA.names[-1]]
+        self.names = whole if columns is None else list(columns)
+        for name in self.names or [None]:
+            if name not in (*whole, _LENGTH.name):
+                message = f"there is no column {name!r}" if name else "no column is asked for"
+                raise UsageError(f"{message}; the columns are {', '.join((*whole, _LENGTH.name))}")
+        self.selection = Selection(reduce(or_, (_BITS.get(name, 0) for name in self.names)), keys)
+        self.schema = pa.schema([_FIELDS[name] for name in self.names])
+
+
+WHOLE: Final = Choice()
+
+
+def record_batch(sequence: int, columns: Columns, choice: Choice = WHOLE) -> pa.RecordBatch:
     """Return the kernel's columns as a batch whose first record has `sequence`.  Copies nothing."""
-    count, _, _, timestamps, ext_ids, offsets, payloads = columns
-    arrays = [
-        pa.arange(sequence, sequence + count),
-        pa.Array.from_buffers(SCHEMA.field("timestamp").type, count, [None, pa.py_buffer(timestamps)]),
-        pa.Array.from_buffers(pa.uint64(), count, [None, pa.py_buffer(ext_ids)]),
-        pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(payloads)]),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    arrays = [_array(name, sequence, columns) for name in choice.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=choice.schema)
 
 
-def table(batches: list[pa.RecordBatch]) -> pa.Table:
+def _array(name: str, sequence: int, columns: Columns) -> pa.Array:
+    count, _, _, timestamps, ext_ids, offsets, payloads, validity, key_offsets, keys = columns
+    match name:
+        case "sequence":
+            return pa.arange(sequence, sequence + count)
+        case "length":
+            return pc.subtract(
+                *(pa.Array.from_buffers(pa.int32(), count, _buffers(offsets), offset=at) for at in (1, 0))
+            )
+        case "timestamp":
+            buffers = _buffers(timestamps)
+        case "ext_id":
+            buffers = _buffers(ext_ids)
+        case "key":
+            buffers = [pa.py_buffer(validity), *_buffers(key_offsets, keys)[1:]]
+        case _:
+            buffers = _buffers(offsets, payloads)
+    return pa.Array.from_buffers(_FIELDS[name].type, count, buffers)
+
+
+def _buffers(*parts: Any) -> list[Any]:
+    return [None, *map(pa.py_buffer, parts)]
+
+
+def table(batches: list[pa.RecordBatch], choice: Choice = WHOLE) -> pa.Table:
     """Return batches as one table, without copying."""
-    return pa.Table.from_batches(batches, schema=SCHEMA)
+    return pa.Table.from_batches(batches, schema=choice.schema)
 
 
 def binary_buffers(values: Any) -> tuple[Any, Any, bool, int]:

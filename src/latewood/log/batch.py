@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from latewood.errors import UsageError
 from latewood.kernel import Appender, largest
@@ -53,24 +53,29 @@ class ListBatch:
         return appender.append_many(self._payloads, start, self._ext_ids, self.timestamps_ns, scratch)
 
 
-class ArrowBatch:
-    """A `pyarrow` array of type binary, string or their large kin."""
+class Packed(NamedTuple):
+    """Payloads that were packed into one column."""
 
-    def __init__(self, values: Any, ext_ids: Column, timestamps_ns: "Column | None") -> None:
-        from latewood.log.arrow import binary_buffers  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+    data: Any
+    ends: Any
+    """i64, as many as there are payloads and one more."""
+    largest: int
+    """The length of the largest."""
 
-        self._data, self._offsets, self._wide, self._start = binary_buffers(values)
-        self.count = len(values)
+
+class _ColumnBatch:
+    """Payloads one after the other in a buffer, and where they end."""
+
+    def __init__(self, data: Any, offsets: Any, *, wide: bool, start: int, count: int) -> None:
+        self._data, self._offsets, self._wide, self._start, self.count = data, offsets, wide, start, count
+        self._lengths = memoryview(offsets).cast("B").cast("q" if wide else "i")
+        self._ext_ids: Column = 0
+        self.timestamps_ns: Column | None = None
+
+    def set_numbers(self, ext_ids: Column, timestamps_ns: "Column | None") -> None:
         # The kernel indexes these by the position in the offsets buffer, which a slice does not start.
         self._ext_ids = _shifted(_checked(ext_ids, self.count, "ext_ids"), self._start)
         self.timestamps_ns = _shifted(_checked(timestamps_ns, self.count, "timestamps_ns"), self._start)
-        self._lengths = memoryview(self._offsets).cast("B").cast("q" if self._wide else "i")
-
-    def largest(self) -> int:
-        """Return the length of the largest payload."""
-        from latewood.log.arrow import largest_length  # noqa: PLC0415 - pyarrow takes 0.4 s to import
-
-        return largest_length(self._offsets, self._start, self.count, wide=self._wide)
 
     def payload_bytes(self, index: int) -> int:
         """Return the length of one payload."""
@@ -83,6 +88,36 @@ class ArrowBatch:
         return appender.append_columns(
             self._data, self._offsets, self._wide, first, stop, self._ext_ids, self.timestamps_ns, scratch
         )
+
+
+class PackedBatch(_ColumnBatch):
+    """What was packed before, by whoever deals records out."""
+
+    def __init__(self, packed: Packed, ext_ids: Column, timestamps_ns: "Column | None") -> None:
+        super().__init__(packed.data, packed.ends, wide=True, start=0, count=memoryview(packed.ends).nbytes // 8 - 1)
+        self.set_numbers(ext_ids, timestamps_ns)
+        self._largest = packed.largest
+
+    def largest(self) -> int:
+        """Return the length of the largest payload."""
+        return self._largest
+
+
+class ArrowBatch(_ColumnBatch):
+    """A `pyarrow` array of type binary, string or their large kin."""
+
+    def __init__(self, values: Any, ext_ids: Column, timestamps_ns: "Column | None") -> None:
+        from latewood.log.arrow import binary_buffers  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        data, offsets, wide, start = binary_buffers(values)
+        super().__init__(data, offsets, wide=wide, start=start, count=len(values))
+        self.set_numbers(ext_ids, timestamps_ns)
+
+    def largest(self) -> int:
+        """Return the length of the largest payload."""
+        from latewood.log.arrow import largest_length  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        return largest_length(self._offsets, self._start, self.count, wide=self._wide)
 
 
 def make_batch(
@@ -99,6 +134,8 @@ def make_batch(
     if times is not None:
         last = times if isinstance(times, int) else max(times, default=0)
         check_number(last, TIMESTAMP_NS_MAX, "timestamps_ns")
+    if isinstance(payloads, Packed):
+        return PackedBatch(payloads, ids, times)
     is_arrow = type(payloads).__module__.partition(".")[0] == "pyarrow"
     return ArrowBatch(payloads, ids, times) if is_arrow else ListBatch(payloads, ids, times)
 

@@ -269,36 +269,57 @@ class Log:
         finally:
             stream.close()
 
-    def arrow_batches(self, start: int | None = None, stop: int | None = None) -> "Iterator[pa.RecordBatch]":
+    def arrow_batches(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        keys: bool = False,
+    ) -> "Iterator[pa.RecordBatch]":
         """Yield what `scan` does as Arrow batches of at most 64k rows, in flat memory; needs `latewood[arrow]`.
 
-        Raises:
-            DataLost, CorruptError, UsageError: as `scan`.
-        """
-        from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        Only `columns` are made, if they are given: `sequence`, `timestamp`, `ext_id`, `payload`, or `length`, the
+        payload's, which needs no payload.  Every checksum is looked at all the same.  With `keys`, of a log whose
+        records have keys, `key` is a column of its own, and what follows it is the payload.
 
+        Raises:
+            DataLost, CorruptError: as `scan`.
+            UsageError: as `scan`, or there is no such column.
+        """
+        from latewood.log.arrow import Choice, record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+
+        choice = Choice(columns, keys=keys)
         stop = whole_or_none(stop, "stop")
         if (stream := self._stream_from(start)) is None:
             return
         try:
             while stop is None or stream.sequence < stop:
                 left = ARROW_RECORDS_MAX if stop is None else min(ARROW_RECORDS_MAX, stop - stream.sequence)
-                columns = stream.read_columns(left)
-                if not columns[0]:
+                read = stream.read_columns(left, selection=choice.selection)
+                if not read[0]:
                     return
-                yield record_batch(stream.sequence - columns[0], columns)
+                yield record_batch(stream.sequence - read[0], read, choice)
         finally:
             stream.close()
 
-    def to_arrow(self, start: int | None = None, stop: int | None = None) -> "pa.Table":
-        """Return what `scan` yields as one Arrow table, all of it in memory; needs `latewood[arrow]`.
+    def to_arrow(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        keys: bool = False,
+    ) -> "pa.Table":
+        """Return what `arrow_batches` yields as one Arrow table, all of it in memory; needs `latewood[arrow]`.
 
         Raises:
-            DataLost, CorruptError, UsageError: as `scan`.
+            DataLost, CorruptError, UsageError: as `arrow_batches`.
         """
-        from latewood.log.arrow import table  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        from latewood.log.arrow import Choice, table  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
-        return table(list(self.arrow_batches(start, stop)))
+        choice = Choice(columns, keys=keys)
+        return table(list(self.arrow_batches(start, stop, columns=choice.names, keys=keys)), choice)
 
     def find_timestamp(self, timestamp: int | datetime) -> int:
         """Return the sequence of the first record at or after a time, or that of the next to be appended.

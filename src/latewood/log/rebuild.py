@@ -5,7 +5,8 @@ not sound is renamed to `….q.rejected` if its loss is accepted.
 Order of writes: docs/crash-safety.md, "rebuild".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.summary import SegmentSummary, summarize
+
+Looks = Callable[[Sequence[Path]], Iterable[SegmentSummary]]
+"""Takes looks at segments, one for each in their order, in whatever way it likes."""
 
 
 class Problem(NamedTuple):
@@ -70,8 +74,11 @@ def rebuild(
     dry_run: bool = False,
     accept_loss: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    looks: Looks | None = None,
 ) -> RebuildReport:
     """Read every segment's header and footer and write a manifest of those that are sound.
+
+    `looks` takes the looks at segments; None: this thread does.
 
     With problems, such as a missing segment, nothing is written unless `accept_loss`; readers then meet DataLost
     at the gap, and segments that are not sound are renamed.  The log must not be open to write.
@@ -87,7 +94,7 @@ def rebuild(
         raise _nothing_to_rebuild_from(layout)
     lock = None if dry_run else fs.lock(layout.lock)
     try:
-        assembly, found = _read(fs, layout, progress)
+        assembly, found = _read(fs, layout, progress, looks or partial(_looks, fs))
         is_needed = not _is_listed(assembly, _old_manifest(fs, layout), layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
@@ -98,12 +105,18 @@ def rebuild(
             lock.close()
 
 
-def _read(fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] | None) -> tuple[Assembly, int]:
+def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:
+    return (summarize(fs, path) for path in paths)
+
+
+def _read(
+    fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] | None, looks: Looks
+) -> tuple[Assembly, int]:
     end_known = _durable_end(fs, layout)  # First: beside a writer, in a dry run, the segments only grow.
     paths = [path for path in fs.walk(layout.segments) if segment_id_of(path) is not None]
     summaries = []
-    for done, path in enumerate(paths, 1):
-        summaries.append(summarize(fs, path))
+    for done, summary in enumerate(looks(paths), 1):
+        summaries.append(summary)
         if progress:
             progress(done, len(paths))
     if not summaries:

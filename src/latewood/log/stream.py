@@ -12,7 +12,7 @@ from latewood.kernel import BAD, END, SEALED, Record
 from latewood.limits import ARROW_BYTES_MAX, ARROW_RECORDS_MAX, READ_BYTES_MAX, READ_RECORDS_MAX
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.view import View
-from latewood.segment import Columns, SegmentReader
+from latewood.segment import EVERYTHING, Columns, SegmentReader, Selection
 from latewood.types import Position
 
 _UNCOMMITTED: Final = b"\0\0\0\0"
@@ -46,7 +46,12 @@ class Stream:
             if records or not self._goes_on(segment, state):
                 return records
 
-    def read_columns(self, records_max: int = ARROW_RECORDS_MAX, bytes_max: int = ARROW_BYTES_MAX) -> Columns:
+    def read_columns(
+        self,
+        records_max: int = ARROW_RECORDS_MAX,
+        bytes_max: int = ARROW_BYTES_MAX,
+        selection: Selection = EVERYTHING,
+    ) -> Columns:
         """Return the next records as columns; the count is 0 only if none is written yet.
 
         Raises:
@@ -55,7 +60,7 @@ class Stream:
         """
         while True:
             segment = self._opened()
-            result = segment.read_columns(self._offset, self.sequence, records_max, bytes_max)
+            result = segment.read_columns(self._offset, self.sequence, records_max, bytes_max, selection)
             self._offset, self.sequence = result[1], self.sequence + result[0]
             if result[0] or not self._goes_on(segment, result[2]):
                 return result

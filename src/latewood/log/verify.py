@@ -1,7 +1,7 @@
 """Check a log without changing it: do manifest, segments and advisory files agree, and are they sound?"""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -47,8 +47,24 @@ class Verification(NamedTuple):
         return all(finding.severity != "damage" for finding in self.findings)
 
 
-def verify_log(fs: FileSystem, layout: Layout, *, deep: bool = False, progress: Progress | None = None) -> Verification:
+Look = Callable[[], SegmentSummary]
+"""Returns what `summarize` found, or raises what it raised."""
+
+Looks = Callable[[Sequence[SegmentEntry]], Iterable[Look]]
+"""Takes looks at sealed segments, one for each in their order, in whatever way it likes."""
+
+
+def verify_log(
+    fs: FileSystem,
+    layout: Layout,
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+    looks: Looks | None = None,
+) -> Verification:
     """Check manifest, headers and footers, and with `deep` every record.  Works beside a writer.
+
+    `looks` takes the looks at sealed segments, as deep as they should be; None: this process does.
 
     Raises:
         NotFoundError: there is no log.
@@ -63,7 +79,7 @@ def verify_log(fs: FileSystem, layout: Layout, *, deep: bool = False, progress: 
     except UnsupportedVersion as error:
         return Verification([Finding("damage", error.path, 0, str(error), "upgrade Latewood")], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
-    for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, deep=deep)):
+    for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)
         if progress:
             progress(done + 1, len(manifest.entries) + 1)
@@ -73,20 +89,19 @@ def verify_log(fs: FileSystem, layout: Layout, *, deep: bool = False, progress: 
     return Verification(check.findings, check.segments, check.records, check.bytes)
 
 
-_Look = Callable[[], SegmentSummary]
-"""Returns what `summarize` found, or raises what it raised."""
-
-
 def _looked_at(
-    fs: FileSystem, layout: Layout, manifest: Manifest, *, deep: bool
-) -> Iterator[tuple[SegmentEntry, _Look]]:
+    fs: FileSystem, layout: Layout, manifest: Manifest, looks: Looks | None, *, deep: bool
+) -> Iterator[tuple[SegmentEntry, Look]]:
     """Yield every sealed segment with a look at it; deep looks are taken some segments ahead, in threads."""
-    entries = (manifest.entries[index] for index in range(len(manifest.entries)))
+    entries = [manifest.entries[index] for index in range(len(manifest.entries))]
+    if looks is not None:
+        yield from zip(entries, looks(entries), strict=True)
+        return
     if not deep:
         yield from ((entry, partial(summarize, fs, layout.absolute(entry.path))) for entry in entries)
         return
     with ThreadPoolExecutor(VERIFY_THREADS_MAX, thread_name_prefix="latewood-verify") as executor:
-        ahead: deque[tuple[SegmentEntry, _Look]] = deque()
+        ahead: deque[tuple[SegmentEntry, Look]] = deque()
         for entry in entries:
             looking = executor.submit(summarize, fs, layout.absolute(entry.path), deep=True)
             ahead.append((entry, looking.result))
@@ -104,7 +119,7 @@ class _Check:
         self.findings: list[Finding] = []
         self.segments = self.records = self.bytes = 0
 
-    def sealed(self, entry: SegmentEntry, look: _Look) -> None:
+    def sealed(self, entry: SegmentEntry, look: Look) -> None:
         """Check a segment that the manifest says is sealed."""
         path = self._layout.absolute(entry.path)
         self._gap_before(entry.start_sequence, path)
@@ -180,7 +195,7 @@ class _Check:
         elif start < self._expected:
             self._damage(path, 0, f"records {start} to {self._expected - 1} are in the segment before it, too")
 
-    def _summary(self, path: Path, look: _Look, *, torn_tail_ok: bool = False) -> SegmentSummary | None:
+    def _summary(self, path: Path, look: Look, *, torn_tail_ok: bool = False) -> SegmentSummary | None:
         try:
             summary = look()
         except NotFoundError:

@@ -4,7 +4,7 @@ Reads at least once: after a crash it goes on from the last `commit`.  Not threa
 use a name.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeVar
@@ -112,19 +112,24 @@ class Reader:
             return records
         return self._read(lambda stream: stream.read(max_records))
 
-    def read_arrow(self, max_records: int = ARROW_RECORDS_MAX) -> "pa.RecordBatch":
-        """Return up to `max_records`, and about 4 MiB of payload, as an Arrow batch; it is empty at the end.
+    def read_arrow(
+        self, max_records: int = ARROW_RECORDS_MAX, *, columns: Iterable[str] | None = None
+    ) -> "pa.RecordBatch":
+        """Return up to `max_records`, and about 2 MiB of payload, as an Arrow batch; it is empty at the end.
+
+        Only `columns` are made, if they are given; see `Log.arrow_batches`.
 
         Raises:
             DataLost, CorruptError, ClosedError: as `next`.
-            UsageError: `max_records` is not 1 or more.
+            UsageError: `max_records` is not 1 or more, or there is no such column.
         """
-        from latewood.log.arrow import record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        from latewood.log.arrow import Choice, record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
+        choice = Choice(columns)
         _check_count(max_records)
         self._move_to(self.sequence, keep=True)
-        columns = self._read(lambda stream: stream.read_columns(max_records))
-        return record_batch(self._opened().sequence - columns[0], columns)
+        read = self._read(lambda stream: stream.read_columns(max_records, selection=choice.selection))
+        return record_batch(self._opened().sequence - read[0], read, choice)
 
     def follow(self) -> Iterator[Record]:
         """Yield every record, and wait for more for ever.

@@ -8,21 +8,26 @@ from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SLOT_OFFSETS, Cursor, d
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
-from latewood.log.verify import Finding, Progress, Verification, verify_log
+from latewood.log.verify import Finding, Looks, Progress, Verification, verify_log
 from latewood.log.view import View
 from latewood.queue.ahead import lost_records
 from latewood.queue.cursor import cursor_names, cursor_path
 
 
 def verify_queue(
-    fs: FileSystem, layout: Layout, *, deep: bool = False, progress: Progress | None = None
+    fs: FileSystem,
+    layout: Layout,
+    *,
+    deep: bool = False,
+    progress: Progress | None = None,
+    looks: Looks | None = None,
 ) -> Verification:
     """Check the log as `verify_log` does, and that every reader's position can be read.
 
     Raises:
         NotFoundError: there is no log.
     """
-    verification = verify_log(fs, layout, deep=deep, progress=progress)
+    verification = verify_log(fs, layout, deep=deep, progress=progress, looks=looks)
     findings = list(verification.findings)
     cursors = {}
     for name in cursor_names(fs, layout.readers):

@@ -1,13 +1,15 @@
 """One segment file: written, sealed, read."""
 
-from latewood.segment.reader import Columns, SegmentReader
+from latewood.segment.reader import EVERYTHING, Columns, SegmentReader, Selection
 from latewood.segment.sealed import map_to_read, read_footer, read_header, read_seal_at
 from latewood.segment.writer import SegmentWriter, Tail, empty_tail, file_bytes, prepare, write_header
 
 __all__ = [
+    "EVERYTHING",
     "Columns",
     "SegmentReader",
     "SegmentWriter",
+    "Selection",
     "Tail",
     "empty_tail",
     "file_bytes",

@@ -7,17 +7,47 @@ Format: docs/format/segment.md
 """
 
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from latewood.errors import CorruptError
 from latewood.format import seal
 from latewood.format.entries import SegmentEntry
 from latewood.format.segment import HEADER_SIZE, SegmentFooter
 from latewood.fs import FileSystem
-from latewood.kernel import BAD, MORE, Record, columns, find_timestamp, index_records, scan, skip, verify
+from latewood.kernel import (
+    BAD,
+    EXT_IDS,
+    MORE,
+    PAYLOADS,
+    TIMESTAMPS,
+    UNFIT,
+    Record,
+    columns,
+    find_timestamp,
+    index_records,
+    scan,
+    skip,
+    verify,
+)
 from latewood.segment.sealed import map_to_read, read_footer, read_header
 
-Columns = tuple[int, int, int, bytes, bytes, bytes, bytes]
-"""count, next offset, state, timestamps, ext_ids, payload offsets, payloads"""
+Column = bytes | bytearray | None
+Columns = tuple[int, int, int, Column, Column, Column, Column, Column, Column, Column]
+"""count, next offset, state, timestamps, ext_ids, payload offsets, payloads, key validity, key offsets, keys"""
+
+
+class Selection(NamedTuple):
+    """Which columns are made."""
+
+    wanted: int = TIMESTAMPS | EXT_IDS | PAYLOADS
+    """The kernel's bits for them."""
+    keyed: bool = False
+    """Whether keys and payloads are taken apart."""
+
+
+EVERYTHING: Final = Selection()
+_RECORD_BYTES: Final = 32
+"""What a record takes besides its payload: its header, and at the most that much padding."""
 
 
 class SegmentReader:
@@ -69,15 +99,19 @@ class SegmentReader:
         self._check(end, state, empty=not records)
         return records, end, state
 
-    def read_columns(self, offset: int, sequence: int, records_max: int, bytes_max: int) -> Columns:
-        """Return the same as columns, ready for Arrow.
+    def read_columns(
+        self, offset: int, sequence: int, records_max: int, bytes_max: int, selection: Selection = EVERYTHING
+    ) -> Columns:
+        """Return the same as columns, ready for Arrow; those that are not selected are None.
 
         Raises:
-            CorruptError: as `read`.
+            CorruptError: as `read`, or a payload is too short for its key.
         """
         if self.footer:  # Of an open segment this would fill the page cache with what is still to be written.
-            self._mapping.load(offset, min(self.limit, offset + bytes_max))
-        result = columns(self.view, offset, self.limit, sequence, records_max, bytes_max)
+            self._mapping.load(offset, min(self.limit, offset + bytes_max + records_max * _RECORD_BYTES))
+        result = columns(self.view, offset, self.limit, sequence, records_max, bytes_max, *selection)
+        if result[0] == 0 and result[2] == UNFIT:
+            raise CorruptError("a payload is too short for its key", self.path, result[1])
         self._check(result[1], result[2], empty=result[0] == 0)
         return result
 
