@@ -20,6 +20,7 @@ from latewood.jobs.handlers.retain import RETAIN
 from latewood.jobs.handlers.store import store_handlers
 from latewood.runtime import Database, Store
 from latewood.runtime.record import DatabaseRecord
+from latewood.runtime.site import DatabaseSite
 from latewood.testing import FakeClock
 from tests.jobs.kit import OPTIONS
 
@@ -37,6 +38,8 @@ KINDS: Final = {
     "hydrate": HYDRATE,
     "retain": RETAIN,
     "verify": JobKind.VERIFY,
+    "rekey": JobKind.REKEY,
+    "mend": JobKind.MEND,
 }
 USUAL: Final[dict[str, dict[str, Any]]] = {
     "flush": {"seal": True},
@@ -110,6 +113,11 @@ class Pond:
     @property
     def db(self) -> Database:
         return self.store.database(NAME)
+
+    @property
+    def site(self) -> DatabaseSite:
+        """The database, as its jobs see it."""
+        return self.store.site_of(self.db.db_id)
 
     @property
     def db_dir(self) -> Path:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from latewood.errors import (
     ReadOnlyError,
     UsageError,
 )
+from latewood.limits import KEY_BYTES_MAX
 from latewood.runtime import Store
 from latewood.runtime.sharding import shard_of
 
@@ -46,6 +48,55 @@ def test_every_record_of_a_batch_may_have_an_ext_id(store: Store) -> None:
     db = store.create_database("clicks", shards=2)
     db.append_many([b"0", b"1", b"2", b"3"], keys=[b"a", b"b", b"c", b"d"], ext_ids=[10, 11, 12, 13])
     assert {(record.payload, record.ext_id) for record in db.scan()} == {(b"%d" % n, 10 + n) for n in range(4)}
+
+
+def test_a_batch_brings_back_what_single_records_would(store: Store) -> None:
+    keys = [None if number % 5 == 0 else b"user-%d" % (number % 9) for number in range(200)]
+    payloads = [b"%d" % number for number in range(200)]
+    db = store.create_database("clicks", shards=4)
+    ranges = db.append_many(payloads, keys=keys, ext_ids=range(200), timestamps_ns=range(1000, 1200))
+    found = sorted(db.scan(), key=lambda record: record.ext_id)
+    assert [(record.key, record.payload, record.timestamp_ns - 1000) for record in found] == [
+        (key, payload, number) for number, (key, payload) in enumerate(zip(keys, payloads, strict=True))
+    ]
+    assert all(record.shard == shard_of(record.key, 4) for record in found if record.key is not None)
+    assert {record.shard for record in found if record.key is None} == {0, 1, 2, 3}
+    assert {(record.shard, record.sequence) for record in found} == {
+        (shard, sequence) for shard, sequences in ranges.items() for sequence in sequences
+    }
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_a_batch_without_keys_goes_to_one_shard(store: Store, *, keyed: bool) -> None:
+    db = store.create_database("clicks", shards=3, keyed=keyed)
+    assert db.append_many([b"x", b"y"], ext_ids=[1, 2]) == {0: range(2)}
+    assert db.append_many([]) == {1: range(0)}
+    assert db.append_many([b"z"], timestamps_ns=7) == {2: range(1)}
+    assert sorted((record.payload, record.ext_id) for record in db.scan()) == [(b"x", 1), (b"y", 2), (b"z", 0)]
+
+
+def test_a_database_without_keys_deals_a_batch_of_none_round(store: Store) -> None:
+    db = store.create_database("ticks", shards=3, keyed=False)
+    found = db.append_many([b"%d" % number for number in range(7)], keys=[None] * 7, ext_ids=range(7))
+    assert found == {0: range(3), 1: range(2), 2: range(2)}
+    assert all(record.ext_id == int(record.payload) and record.shard == record.ext_id % 3 for record in db.scan())
+
+
+def test_a_batch_with_a_bad_key_or_too_few_numbers_is_not_written(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"keys": [b"k", "text"]}, "a key must be bytes, not str"),
+        ({"keys": [b"k", bytes(KEY_BYTES_MAX + 1)]}, "longer than"),
+        ({"keys": [b"k"]}, "1 keys for 2 payloads"),
+        ({"keys": [b"k", b"l"], "ext_ids": [1]}, "1 ext_ids for 2 payloads"),
+        ({"keys": [b"k", b"l"], "timestamps_ns": [1, 2, 3]}, "3 timestamps_ns for 2 payloads"),
+    ]
+    for arguments, told in bad:
+        with pytest.raises(UsageError, match=told):
+            db.append_many([b"x", b"y"], **arguments)
+    with pytest.raises(TypeError):
+        db.append_many([b"x", "text"], keys=[b"k", b"l"])  # type: ignore[list-item]
+    assert list(db.scan()) == []
 
 
 def test_records_without_a_key_go_round(store: Store) -> None:

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from latewood.archive.keys import KeyRing
-from latewood.catalog.tables import EncryptionOptions
-from latewood.errors import NotFoundError
+from latewood.errors import KeyNotFound, NotFoundError, ReadOnlyError
 from latewood.runtime import Store
 from tests.runtime.pond import LAKE, NAME, Pond, pond
+from tests.runtime.test_rebuild import rebuild
 
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))
 BOTH = KeyRing({"new": NEW, "old": OLD}, "new")
@@ -18,13 +17,7 @@ MARK = b"a payload that nobody may read"
 
 def rotate(lake: Pond, key_id: str | None) -> None:
     """Have new chunks encrypted with another key."""
-    record = lake.store.catalog.read(lambda view: view.db(lake.db.db_id))
-    assert record is not None
-    encryption = None if key_id is None else EncryptionOptions(key_id=key_id)
-    options = msgspec.structs.replace(record.options, encryption=encryption)
-    txn = lake.store.catalog.begin_write()
-    txn.put_db(lake.db.db_id, msgspec.structs.replace(record, options=options))
-    txn.commit()
+    lake.store.set_key(NAME, key_id)
     lake.reopen()
 
 
@@ -98,3 +91,74 @@ def test_without_the_key_nothing_is_read_and_nothing_is_lost(home: Path) -> None
         lake.keys = BOTH
         lake.store = lake._open()
         lake.check()
+
+
+def test_a_rekey_leaves_the_old_key_behind_in_every_tier(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old") as lake:
+        for kind in ("archive", "evict"):
+            lake.fill(30)
+            lake.run("flush")
+            lake.run("archive")
+            lake.run("checkpoint")
+            lake.run(kind)
+        lake.fill(30)
+        lake.run("flush")
+        generation, before = lake.store.generation, [list(lake.db.scan(as_of=at)) for at in range(9)]
+        lake.store.set_key(NAME, "new")
+        for kind in ("rekey", "archive", "retain", "evict", "verify"):
+            lake.run(kind)
+            lake.check()
+            assert {record.key_id for record in lake.live()} == {"new"}
+        assert {row.record.key_id for row in lake.rows()} == {"new"}
+        assert [list(lake.db.scan(as_of=at)) for at in range(9)] == before, "what was when is as it was"
+        assert lake.store.generation > generation
+        lake.keys = KeyRing({"new": NEW}, "new")
+        lake.reopen()
+        lake.check()
+        lake.check_no_orphans()
+
+
+def test_a_lost_catalog_takes_the_new_chunks_and_knows_the_key(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old", grace_ms=60_000) as lake:
+        lake.fill(30)
+        lake.run("flush")
+        lake.run("checkpoint")
+        lake.store.set_key(NAME, "new")
+        lake.run("rekey")
+        assert {row.record.key_id for row in lake.rows()} == {"old", "new"}
+        rebuild(lake)
+        assert {record.key_id for record in lake.live()} == {"new"}
+        lake.fill(6)
+        lake.run("flush")
+        assert {record.key_id for record in lake.live()} == {"new"}
+        lake.check()
+
+
+def test_encryption_that_ended_leaves_nothing_hidden(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old") as lake:
+        lake.fill(30)
+        lake.run("flush")
+        lake.store.set_key(NAME, None)
+        lake.run("verify")
+        lake.run("rekey")
+        lake.run("retain")
+        assert {record.encrypted for record in lake.live()} == {False}
+        lake.keys = None
+        lake.reopen()
+        lake.check()
+        lake.check_no_orphans()
+
+
+def test_a_key_that_is_not_there_cannot_be_set(home: Path) -> None:
+    with pond(home, keys=BOTH, key_id="old") as lake:
+        with pytest.raises(KeyNotFound, match="'none' is not among those given: new, old"):
+            lake.store.set_key(NAME, "none")
+        with pytest.raises(NotFoundError, match="there is no database 'nope'"):
+            lake.store.set_key("nope", "new")
+        lake.keys = None
+        lake.reopen()
+        with pytest.raises(KeyNotFound, match="there are no keys"):
+            lake.store.set_key(NAME, "new")
+        lake.store.close()
+        with Store.open(lake.home / LAKE, mode="r", keys=BOTH) as store, pytest.raises(ReadOnlyError):
+            store.set_key(NAME, "new")

@@ -22,7 +22,7 @@ from latewood.runtime import Database, Store
 from tests.patience import SECONDS_MAX, wait_until
 from tests.runtime import watcher
 from tests.runtime.pond import KINDS, LAKE, NAME, REMOTE, USUAL, directory_tier
-from tests.runtime.watcher import check_columns, check_scan, check_table, payload_of
+from tests.runtime.watcher import KEYS, check_columns, check_scan, check_table, payload_of
 
 SHARDS: Final = 2
 BATCH: Final = 40
@@ -130,7 +130,7 @@ def by_time(db: Database) -> Callable[[], None]:
 
 @pytest.fixture
 def lake(home: Path) -> Iterator[Store]:
-    with Store.open(home / LAKE, tier=directory_tier(home / REMOTE), job_options=_JOBS) as store:
+    with Store.open(home / LAKE, tier=directory_tier(home / REMOTE), keys=KEYS, job_options=_JOBS) as store:
         store.create_database(NAME, shards=SHARDS, segment_bytes_max=1 << 15, grace_ms=0, chunk_bytes=1 << 18)
         yield store
 
@@ -142,6 +142,8 @@ def test_every_read_is_whole_while_everything_moves(home: Path, lake: Store, *, 
     for kind in KINDS:
         if kind != "verify":
             crowd.add(kind, enqueuer(lake, kind), 0.03)
+    keys = cycle([*KEYS.ids, None])
+    crowd.add("key", lambda: lake.set_key(NAME, next(keys)), 0.3)
     crowd.add("roll", lambda: [shard.log.roll() for shard in db.shards], 0.05)
     crowd.add("scan", in_turns(lambda shard: check_scan(db, shard)))
     crowd.add("table", in_turns(lambda shard: check_table(db, shard)))

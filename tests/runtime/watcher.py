@@ -3,13 +3,16 @@
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow.compute as pc
 
+from latewood.archive.keys import KeyRing
 from latewood.runtime import Database, Store
 from latewood.runtime.record import DatabaseRecord
 from tests.runtime.pond import LAKE, NAME, REMOTE, directory_tier
+
+KEYS: Final = KeyRing({"old": bytes(range(32)), "new": bytes(range(100, 132))}, "old")
 
 
 class Torn(AssertionError):
@@ -70,7 +73,7 @@ def watch(home: Path, told: Connection) -> None:
     """Read until told to end; answer with the number of rounds, or what went wrong."""
     rounds = 0
     try:
-        with Store.open(home / LAKE, mode="r", tier=directory_tier(home / REMOTE)) as store:
+        with Store.open(home / LAKE, mode="r", tier=directory_tier(home / REMOTE), keys=KEYS) as store:
             db = store.database(NAME)
             with db.reader("watcher") as reader:
                 positions = reader.positions

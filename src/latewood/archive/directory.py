@@ -1,19 +1,32 @@
 """A tier in a directory: another disk, or a mounted one.
 
-Files are made as chunks are: under another name, synced, renamed, and the directory synced.
+Files are made as chunks are: under another name, synced, renamed, and the directory synced.  Whoever makes one holds a
+lock beside it meanwhile, which the kernel frees when its process dies: so `sweep` knows what is surely nobody's.
 """
 
+import logging
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
-from latewood.archive.names import TOKEN_BYTES, RandomBytes, token_of_temporary
-from latewood.archive.sink import FileSink, Hook, no_hook
+from latewood.archive.names import (
+    TOKEN_BYTES,
+    RandomBytes,
+    lock_name,
+    temporary_name,
+    token_of_lock,
+    token_of_temporary,
+)
+from latewood.archive.sink import FileSink, Hook, no_hook, remove_temporary
 from latewood.archive.source import Digest, FileSource, Source, pieces
 from latewood.archive.tier import ObjectInfo, check_key, check_prefix, settle_existing
-from latewood.errors import ConflictError, NotFoundError
+from latewood.errors import ConflictError, Locked, NotFoundError, ReadOnlyError, StorageError
 from latewood.fs import FileSystem
+
+_logger: Final = logging.getLogger(__name__)
 
 
 class DirectoryTier:
@@ -37,19 +50,12 @@ class DirectoryTier:
         path = self._path(key)
         if self._fs.exists(path):
             return settle_existing(self, key, digest)
-        sink = FileSink(self._fs, path.parent, self._random_bytes(TOKEN_BYTES).hex(), self._hook)
+        token = self._random_bytes(TOKEN_BYTES).hex()
         try:
-            for piece in pieces(source):
-                sink.write(piece)
-            sink.prove(digest, source.path)
-            with self._naming:
-                sink.publish(path.name)
+            with self._at_work(path.parent, token):
+                self._make(path, token, source, digest)
         except ConflictError:
-            sink.abandon()
             return settle_existing(self, key, digest)
-        except BaseException:
-            sink.abandon()
-            raise
         return ObjectInfo(key, digest.size)
 
     def get(self, key: str, offset: int, length: int) -> bytes:
@@ -78,8 +84,67 @@ class DirectoryTier:
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all files under a prefix, but not unfinished ones."""
         for path in self._fs.walk(self._root / check_prefix(prefix)):
-            if token_of_temporary(path.name) is None:
+            if token_of_temporary(path.name) is None and token_of_lock(path.name) is None:
                 yield self.head(path.relative_to(self._root).as_posix())
+
+    def sweep(self, prefix: str, hook: Hook = no_hook) -> Sequence[str]:
+        """Remove what puts that were killed have left directly under a prefix, and return the names.
+
+        Where the file system has no locks nothing is removed: nobody knows then who is at work.
+        """
+        directory = self._root / check_prefix(prefix)
+        found = (token_of_temporary(name) or token_of_lock(name) for name in self._fs.list(directory))
+        tokens = sorted({token for token in found if token is not None})
+        removed = [temporary_name(token) for token in tokens if self._end(directory, token, hook)]
+        if removed:
+            _logger.info("%s: removed what puts that were killed had left: %s", directory, ", ".join(removed))
+        return removed
+
+    def _make(self, path: Path, token: str, source: Source, digest: Digest) -> None:
+        sink = FileSink(self._fs, path.parent, token, self._hook)
+        try:
+            for piece in pieces(source):
+                sink.write(piece)
+            sink.prove(digest, source.path)
+            with self._naming:
+                sink.publish(path.name)
+        except BaseException:
+            sink.abandon()
+            raise
+
+    @contextmanager
+    def _at_work(self, directory: Path, token: str) -> Iterator[None]:
+        """Hold the lock of a token; go on without where there are no locks."""
+        self._fs.make_directory(directory)
+        name = directory / lock_name(token)
+        try:
+            lock = self._fs.lock(name)
+        except StorageError:
+            remove_temporary(self._fs, name)
+            yield
+            return
+        with ExitStack() as end:
+            end.callback(lock.close)
+            end.callback(remove_temporary, self._fs, name)
+            yield
+
+    def _end(self, directory: Path, token: str, hook: Hook) -> bool:
+        """Remove what is left of a put, if its lock is free; say whether it was."""
+        name = directory / lock_name(token)
+        try:
+            lock = self._fs.lock(name)
+        except (Locked, ReadOnlyError):
+            return False
+        except StorageError:
+            remove_temporary(self._fs, name)
+            return False
+        try:
+            hook("remove orphan")
+            remove_temporary(self._fs, directory / temporary_name(token))
+            remove_temporary(self._fs, name)
+        finally:
+            lock.close()
+        return True
 
     def _path(self, key: str) -> Path:
         return self._root / check_key(key)

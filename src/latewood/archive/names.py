@@ -2,7 +2,7 @@
 
 A file:    `00003-00000000000000000042-00000000000000001041-<token>.parquet`, with `.enc` behind it if it is encrypted.
 An object: `clicks/00003/` in front of the same name.
-Unfinished: `<token>.tmp`, beside the file that it will become.
+Unfinished: `<token>.tmp`, beside the file that it will become; in a tier also `<token>.lock`, held by who makes it.
 
 Shard and sequences are padded, so that names sort as the records do.  The token is 128 random bits: whoever tries again
 makes another file, and never overwrites one that somebody reads.  Pure.   Format: docs/format/chunk.md
@@ -25,6 +25,7 @@ SEQUENCE_MAX: Final = TIMESTAMP_NS_MAX
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 _FILE: Final = re.compile(r"([0-9]{5})-([0-9]{20})-([0-9]{20})-([0-9a-f]{32})\.parquet(\.enc)?")
 _TEMPORARY: Final = re.compile(r"([0-9a-f]{32})\.tmp")
+_LOCK: Final = re.compile(r"([0-9a-f]{32})\.lock")
 
 
 class ChunkName(NamedTuple):
@@ -86,6 +87,17 @@ def temporary_name(token: str) -> str:
 def token_of_temporary(file_name: str) -> str | None:
     """Return the token of an unfinished file, or None if it is something else."""
     match = _TEMPORARY.fullmatch(file_name)
+    return match[1] if match else None
+
+
+def lock_name(token: str) -> str:
+    """Return what is locked by whoever makes the file of a token."""
+    return f"{check_token(token)}.lock"
+
+
+def token_of_lock(file_name: str) -> str | None:
+    """Return the token of such a lock, or None if it is something else."""
+    match = _LOCK.fullmatch(file_name)
     return match[1] if match else None
 
 

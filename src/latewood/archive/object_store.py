@@ -16,7 +16,7 @@ Credentials come from the environment, or from `settings`.  They appear in no er
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +27,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import from_url
 
+from latewood.archive.sink import Hook, no_hook
 from latewood.archive.source import Digest, Source, pieces
 from latewood.archive.tier import ObjectInfo, check_key, check_prefix, find, settle_existing
 from latewood.errors import (
@@ -174,6 +175,11 @@ class ObjectStoreTier:
                 obstore.delete(self._store, check_key(key))
         except NotFoundError:
             return
+
+    def sweep(self, prefix: str, hook: Hook = no_hook) -> Sequence[str]:
+        """Nothing is left in sight: an upload in parts that was killed is for the store's own rules to end."""
+        del prefix, hook
+        return ()
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects under a prefix, page by page."""

@@ -5,10 +5,11 @@ Every tier passes the one suite in `tests/archive/tier_suite.py`.  Errors surfac
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from latewood.archive.sink import Hook, no_hook
 from latewood.archive.source import Digest, Source
 from latewood.errors import CorruptError, NotFoundError, ObjectConflict, UsageError
 from latewood.kernel import crc32c
@@ -66,6 +67,13 @@ class Tier(Protocol):
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all objects under a prefix, which is empty or ends with `/`."""
+        ...
+
+    def sweep(self, prefix: str, hook: Hook = no_hook) -> Sequence[str]:
+        """Remove what puts that were killed have left directly under a prefix, and return what to call it.
+
+        Only what is surely nobody's goes.  `hook` is told `remove orphan` before each.
+        """
         ...
 
 

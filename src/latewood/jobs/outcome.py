@@ -11,13 +11,14 @@ from latewood.errors import (
     JobCancelled,
     JobFailed,
     JobStopped,
+    KeyNotFound,
     LeaseLost,
     UnsupportedVersion,
     UsageError,
 )
 from latewood.limits import JOB_ERROR_CHARS_MAX
 
-_HOPELESS: Final = (JobFailed, UsageError, CorruptError, UnsupportedVersion, DataLost)
+_HOPELESS: Final = (JobFailed, UsageError, CorruptError, UnsupportedVersion, DataLost, KeyNotFound)
 """Errors that another attempt meets again: somebody must act first."""
 
 

@@ -10,9 +10,6 @@ from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import pyarrow as pa
-
-from latewood.archive.chunk import memory_schema
 from latewood.catalog.tables import DbActive, DbDraining, DbRecord
 from latewood.errors import ClosedError, UsageError
 from latewood.format import keyed
@@ -20,10 +17,12 @@ from latewood.log.argument import nanoseconds
 from latewood.runtime.reader import DatabaseReader, ReaderStart
 from latewood.runtime.record import DatabaseRecord, records_of
 from latewood.runtime.shard import Shard
-from latewood.runtime.sharding import shard_of
+from latewood.runtime.sharding import Hand, deal_keyed, deal_round, shard_of
 from latewood.types import DbId
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from latewood.runtime.readers import Readers
 
 Place: TypeAlias = "int | datetime | Mapping[int, int] | None"
@@ -100,22 +99,31 @@ class Database:
         """Append records and return the sequences that they got in each shard, in the order in which they were given.
 
         Raises:
-            UsageError: as `append`, or there are not as many keys as payloads.
+            UsageError: as `append`, or there are not as many keys, ids or times as payloads.
             ClosedError: as `append`.
         """
         self._check_appendable()
-        if keys is None:
-            shard = next(self._turns) % len(self.shards)
-            return self._append_to(
-                {shard: range(len(payloads))}, payloads, None, (ext_id, ext_ids), timestamps_ns, durable=durable
+        turn = next(self._turns)
+        for name, values in (("keys", keys), ("ext_ids", ext_ids), ("timestamps_ns", timestamps_ns)):
+            if values is not None and not isinstance(values, int) and len(values) != len(payloads):
+                message = f"{len(values)} {name} for {len(payloads)} payloads"
+                raise UsageError(message)
+        if keys is None and not (self.keyed and len(payloads)):
+            shard = self.shards[turn % len(self.shards)]
+            found = shard.log.append_many(
+                payloads, ext_id=ext_id, ext_ids=ext_ids, timestamps_ns=timestamps_ns, durable=durable
             )
-        if len(keys) != len(payloads):
-            message = f"{len(keys)} keys for {len(payloads)} payloads"
-            raise UsageError(message)
-        chosen: dict[int, list[int]] = {}
-        for index, key in enumerate(keys):
-            chosen.setdefault(self._shard_for(key), []).append(index)
-        return self._append_to(chosen, payloads, keys, (ext_id, ext_ids), timestamps_ns, durable=durable)
+            return {shard.number: found}
+        ranges = {}
+        for hand in self._dealt(payloads, keys, turn):
+            ranges[hand.shard] = self.shards[hand.shard].log.append_many(
+                hand.payloads,
+                ext_id=ext_id,
+                ext_ids=None if ext_ids is None else hand.picked(ext_ids),
+                timestamps_ns=hand.picked_times(timestamps_ns),
+                durable=durable,
+            )
+        return ranges
 
     def flush(self) -> None:
         """Make everything appended so far durable, in every shard."""
@@ -165,10 +173,12 @@ class Database:
             UsageError: there is no such column.
             DataLost, CorruptError: as `scan`.
         """
+        from latewood.runtime.columns import with_shard  # noqa: PLC0415 - Arrow takes its time to load
+
         wanted = self._columns(columns)
         for number, span in self._ranges(start, stop, shard, as_of).items():
             for batch in self._batches(number, *span, [name for name in wanted if name != "shard"] or ["sequence"]):
-                yield _with_shard(batch, number, wanted)
+                yield with_shard(batch, number, wanted)
 
     def to_arrow(
         self,
@@ -180,14 +190,18 @@ class Database:
         columns: Iterable[str] | None = None,
     ) -> "pa.Table":
         """Return the same as one table, all of it in memory."""
+        from latewood.runtime.columns import table  # noqa: PLC0415 - Arrow takes its time to load
+
         wanted = self._columns(columns)
         batches = list(self.arrow_batches(start, stop, shard=shard, as_of=as_of, columns=wanted))
-        return pa.Table.from_batches(batches, schema=pa.schema([self.schema.field(name) for name in wanted]))
+        return table(batches, self.schema, wanted)
 
     @property
     def schema(self) -> "pa.Schema":
         """The columns of its tables."""
-        return memory_schema(keyed=self.keyed).insert(0, pa.field("shard", pa.int32(), nullable=False))
+        from latewood.runtime.columns import database_schema  # noqa: PLC0415 - Arrow takes its time to load
+
+        return database_schema(keyed=self.keyed)
 
     def reader(self, name: str, start: ReaderStart = "resume", *, merged: bool = False) -> DatabaseReader:
         """Open a named reader of all shards; its positions, one a shard, outlive the process.
@@ -217,31 +231,15 @@ class Database:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
-    def _append_to(
-        self,
-        chosen: "Mapping[int, Sequence[int]]",
-        payloads: Sequence[bytes],
-        keys: "Sequence[bytes | None] | None",
-        ids: "tuple[int, Sequence[int] | None]",
-        timestamps_ns: "int | Sequence[int] | None",
-        *,
-        durable: bool,
-    ) -> dict[int, range]:
-        ranges = {}
-        one, many = ids
-        for number, indexes in chosen.items():
-            values = [payloads[index] for index in indexes]
-            if self.keyed:
-                values = keyed.encode_all([keys[index] if keys else None for index in indexes], values)
-            times = timestamps_ns
-            if times is not None and not isinstance(times, int):
-                times = [times[index] for index in indexes]
-            log = self.shards[number].log
-            chosen_ids = None if many is None else [many[index] for index in indexes]
-            ranges[number] = log.append_many(
-                values, ext_id=one, ext_ids=chosen_ids, timestamps_ns=times, durable=durable
-            )
-        return ranges
+    def _dealt(self, payloads: Sequence[bytes], keys: "Sequence[bytes | None] | None", turn: int) -> "list[Hand[Any]]":
+        """Return what falls to each shard."""
+        count = len(self.shards)
+        if keys is None:
+            return [hand._replace(shard=turn % count) for hand in deal_keyed(payloads, [None] * len(payloads), 1, turn)]
+        if self.keyed:
+            return deal_keyed(payloads, keys, count, turn)
+        self._refuse_keys(keys)
+        return deal_round(payloads, count, turn)
 
     def _encoded(self, key: bytes | None, payload: bytes) -> bytes:
         if self.keyed:
@@ -251,10 +249,13 @@ class Database:
     def _shard_for(self, key: bytes | None) -> int:
         if key is None:
             return next(self._turns) % len(self.shards)
-        if not self.keyed:
+        self._refuse_keys([key])
+        return shard_of(key, len(self.shards))
+
+    def _refuse_keys(self, keys: "Sequence[bytes | None]") -> None:
+        if not self.keyed and any(key is not None for key in keys):
             message = f"database {self.name!r} was made without keys"
             raise UsageError(message)
-        return shard_of(key, len(self.shards))
 
     def _check_appendable(self) -> None:
         status = self._state().status
@@ -295,13 +296,3 @@ def _place(shard: Shard, place: "int | datetime | Mapping[int, int]", missing: i
     if isinstance(place, Mapping):
         return place.get(shard.number, missing)
     return place
-
-
-def _with_shard(batch: Any, number: int, wanted: list[str]) -> Any:
-    shard = pa.nulls(0, pa.int32()) if not batch.num_rows else pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows)
-    arrays = [shard if name == "shard" else batch.column(name) for name in wanted]
-    fields = [
-        pa.field("shard", pa.int32(), nullable=False) if name == "shard" else batch.schema.field(name)
-        for name in wanted
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

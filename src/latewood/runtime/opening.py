@@ -12,10 +12,24 @@ from latewood.archive.keys import KeyRing
 from latewood.archive.opening import open_tier
 from latewood.archive.tier import Tier
 from latewood.errors import UsageError
-from latewood.format.store_layout import StoreLayout
+from latewood.format.store_layout import StoreLayout, is_store
 from latewood.fs import FileSystem
 from latewood.runtime.options import DatabaseOptions
 from latewood.settings.settings import Settings, make_settings, read_settings_file
+
+
+def check_directory(fs: FileSystem, layout: StoreLayout) -> None:
+    """Raise unless a directory is a store, or can become one.
+
+    Raises:
+        UsageError: it holds something else.
+    """
+    if is_store(layout.root) or not fs.exists(layout.root):
+        return
+    foreign = [name for name in fs.list(layout.root) if not name.startswith(".") and name != "latewood.toml"]
+    if foreign and foreign != ["databases"]:
+        message = f"{layout.root} holds {foreign[0]!r} and is no store; give an empty directory, or a new one"
+        raise UsageError(message)
 
 
 def load_settings(

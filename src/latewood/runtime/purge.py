@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from latewood.archive.names import shard_prefix
 from latewood.catalog.tables import ChunkKey, ChunkRecord, Component, LocalAndRemote, RemoteArchived, WalStateKey
 from latewood.errors import NotFoundError, UsageError
 from latewood.runtime.site import DatabaseSite, StoreSite
@@ -28,6 +29,9 @@ def purge_database(site: StoreSite, database: DatabaseSite) -> bool:
         raise UsageError("the database has archived chunks: open the store with its archive to purge them too")
     _commit_rows(site, [(key, msgspec.structs.replace(row, purging=True)) for key, row in rows if not row.purging])
     kept = [row for _, row in rows if not _remove(site, database, row)]
+    if database.tier is not None:
+        for shard in range(database.record.wal_shards):
+            database.tier.sweep(shard_prefix(database.record.name, shard))
     if kept or _is_home_of_others(site, database):
         return False
     _delete_rows(site, [key for key, _ in rows])

@@ -5,17 +5,15 @@ generations of old are lost; no record is.  Nothing is removed, and what cannot 
 has its records, so that no job ever takes it for an orphan.  Which chunks count is decided by `found.choose`.
 """
 
-from collections.abc import Iterator, Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from latewood.archive.chunk_reader import ChunkReader
-from latewood.archive.crypt import HEADER_SIZE, decode_header
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import ChunkName, parse_file_name, shard_prefix
-from latewood.archive.source import FileSource, Source, digest_of
-from latewood.archive.tier import Tier, TierSource
+from latewood.archive.tier import Tier
 from latewood.catalog import Catalog
 from latewood.catalog.description import Description, load_description
 from latewood.catalog.tables import (
@@ -31,16 +29,21 @@ from latewood.catalog.tables import (
     WalStateKey,
     WalStateRecord,
 )
-from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UnsupportedVersion, UsageError
+from latewood.clock import SystemClock
+from latewood.errors import CorruptError, NotFoundError, UsageError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import open_queue
 from latewood.runtime.found import Found, choose, gaps_of
+from latewood.tasks.engine import Engine, LocalEngine, Tools
+from latewood.tasks.finding import ChunkFind, ChunkFound, read_chunks
+from latewood.tasks.parcels import parcels
 from latewood.types import DbId
 
 _ROWS_IN_A_COMMIT: Final = 500
-_UNREADABLE: Final = (CorruptError, KeyNotFound, UnsupportedVersion)
-"""What is wrong with a chunk itself.  A tier that does not answer says nothing about it, and ends the rebuild."""
+_CHUNKS_IN_A_TASK: Final = 8
+_TASKS_IN_A_LANE: Final = 4
+"""At least so many for each lane, so that none is waited for long."""
 
 
 class DatabaseReport(NamedTuple):
@@ -68,10 +71,23 @@ class Place(NamedTuple):
     """Of each shard the first sequence that is not part of it; None: all is."""
 
 
+Progress = Callable[[int, int], None]
+"""Told how many chunks were read, of how many."""
+
+
 def rebuild_catalog(
-    fs: FileSystem, layout: StoreLayout, catalog: Catalog, tier: Tier | None, keys: KeyRing | None
+    fs: FileSystem,
+    layout: StoreLayout,
+    catalog: Catalog,
+    tier: Tier | None,
+    keys: KeyRing | None,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
 ) -> list[DatabaseReport]:
     """Fill an empty catalog with what is found, and return a report of each database.
+
+    `engine` reads the chunks; None: this thread does.
 
     Raises:
         UsageError: the catalog is not empty.
@@ -81,15 +97,18 @@ def rebuild_catalog(
         raise UsageError("the catalog has databases: move it away first, if it should be made again")
     reports, known, last_id, last_chunk = _described(fs, layout)
     alive = {one.record.name: db_id for db_id, one in sorted(known.items()) if not _is_gone(one)}
+    found = list[_Rebuilding]()
     for db_id, description in known.items():
-        is_gone, name = _is_gone(description), description.record.name
-        if not is_gone and alive[name] != db_id:
+        name = description.record.name
+        if not _is_gone(description) and alive[name] != db_id:
             problem = f"database {alive[name]} has its name; its files are left as they are"
             reports.append(DatabaseReport(name, db_id, 0, 0, 0, [], [problem]))
             continue
-        found = _Rebuilding(fs, catalog, tier, keys, _places(layout, known, db_id), description)
-        report, last_chunk = found.run(last_chunk)
-        reports += [] if is_gone else [report]  # Its rows are for its forks, and for `purge`.
+        found.append(_Rebuilding(fs, catalog, tier, _places(layout, known, db_id), description))
+    _read_all(found, engine or LocalEngine(_tools(fs, tier, keys)), progress)
+    for one in found:
+        report, last_chunk = one.commit(last_chunk)
+        reports += [] if _is_gone(known[one.db_id]) else [report]  # Its rows are for its forks, and for `purge`.
     txn = catalog.begin_write()
     for component, last in ((Component.DB_IDS, last_id), (Component.CHUNK_IDS, last_chunk)):
         if last:
@@ -97,6 +116,31 @@ def rebuild_catalog(
     txn.bump_generation(Component.CHUNKS)
     txn.commit()
     return sorted(reports, key=lambda report: report.db_id)
+
+
+def _read_all(databases: "Sequence[_Rebuilding]", engine: Engine, progress: Progress | None) -> None:
+    """Have every chunk of all databases read, and tell each of them what was found."""
+    owners: list[_Rebuilding] = []
+    finds: list[ChunkFind] = []
+    for database in databases:
+        own = database.finds(len(finds))
+        finds += own
+        owners += [database] * len(own)
+    count_max = min(_CHUNKS_IN_A_TASK, max(1, len(finds) // (engine.lanes * _TASKS_IN_A_LANE)))
+    bundles = parcels(finds, lambda _: 1, count_max if engine.lanes > 1 else 1)
+    for done, found in enumerate(engine.map(read_chunks, bundles), 1):
+        owners[found.number].take(finds[found.number], found)
+        if progress is not None:
+            progress(done, len(finds))
+
+
+def _tools(fs: FileSystem, tier: Tier | None, keys: KeyRing | None) -> Tools:
+    def opened() -> Tier:
+        if tier is None:
+            raise NotFoundError("the store has no archive: set `archive.url`")
+        return tier
+
+    return Tools(fs=fs, clock=SystemClock(), random_bytes=secrets.token_bytes, tier=opened, keys=keys)
 
 
 def _described(fs: FileSystem, layout: StoreLayout) -> tuple[list[DatabaseReport], dict[DbId, Description], DbId, int]:
@@ -135,53 +179,66 @@ def _is_gone(description: Description) -> bool:
 
 
 class _Rebuilding:
-    """One database that is found again."""
+    """One database that is found again: `finds`, then `take` for each of them, then `commit`."""
 
     def __init__(
-        self,
-        fs: FileSystem,
-        catalog: Catalog,
-        tier: Tier | None,
-        keys: KeyRing | None,
-        places: list[Place],
-        description: Description,
+        self, fs: FileSystem, catalog: Catalog, tier: Tier | None, places: list[Place], description: Description
     ) -> None:
-        self._fs, self._catalog, self._tier, self._keys = fs, catalog, tier, keys
-        self._places, self._db_id, self._record = places, description.db_id, description.record
+        self._fs, self._catalog, self._tier = fs, catalog, tier
+        self._places, self.db_id, self._record = places, description.db_id, description.record
+        self._found: dict[int, list[Found]] = {shard: [] for shard in range(self._record.wal_shards)}
         self._problems: list[str] = []
         origin = description.origin
         if origin is not None and all(place.db_id != origin.db_id for place in places):
             self._problems.append(f"it was forked from database {origin.db_id}, and what that is cannot be read")
 
-    def run(self, last_chunk: int) -> tuple[DatabaseReport, int]:
+    def finds(self, first: int) -> list[ChunkFind]:
+        """Return the chunks to read, by their names, numbered from `first` on."""
+        found = list[ChunkFind]()
+        for shard in self._found:
+            for place, name, file, key in self._names(shard):
+                found.append(ChunkFind(first + len(found), name, place.db_id, file, key))
+        return found
+
+    def take(self, find: ChunkFind, found: ChunkFound) -> None:
+        """Take on what was found under a name."""
+        self._problems += found.problems
+        if found.chunk is None:
+            return
+        meta, digest, key_id = found.chunk
+        origin = None if find.database_id == self.db_id else find.database_id
+        one = Found(find.name, meta, digest, key_id, found.is_local, find.key, origin)
+        self._found[find.name.shard].append(one)
+
+    def commit(self, last_chunk: int) -> tuple[DatabaseReport, int]:
+        """Decide what counts, make the database's rows, and return a report and the last chunk's id."""
         record, gaps, superseded, rows = self._record, list[tuple[int, int, int]](), 0, list[ChunkRecord]()
         applied = []
         for shard in range(record.wal_shards):
             log_first = self._log_first(shard)
-            chosen, replaced = choose(self._found(shard), log_first)
+            chosen, replaced = choose(self._found[shard], log_first)
             gaps += gaps_of(shard, chosen, log_first)
             superseded += len(replaced)
             rows += [self._row(one) for one in chosen]
             applied.append(max(log_first or 0, chosen[-1].sequence_max + 1 if chosen else 0))
         self._commit(rows, applied, last_chunk)
-        report = DatabaseReport(
-            record.name, self._db_id, record.wal_shards, len(rows), superseded, gaps, self._problems
-        )
+        report = DatabaseReport(record.name, self.db_id, record.wal_shards, len(rows), superseded, gaps, self._problems)
         return report, last_chunk + len(rows)
 
     def _commit(self, rows: list[ChunkRecord], applied: list[int], last_chunk: int) -> None:
         txn = self._catalog.begin_write()
         for number, row in enumerate(rows, 1):
-            txn.upsert_chunk(ChunkKey(self._db_id, last_chunk + number), row)
+            txn.upsert_chunk(ChunkKey(self.db_id, last_chunk + number), row)
             if len(txn) >= _ROWS_IN_A_COMMIT:
                 txn.commit()
                 txn = self._catalog.begin_write()
         for shard, sequence in enumerate(applied):
-            txn.put_wal_state(WalStateKey(self._db_id, shard), WalStateRecord(last_applied_sequence=sequence))
-        txn.put_db(self._db_id, self._record)
+            txn.put_wal_state(WalStateKey(self.db_id, shard), WalStateRecord(last_applied_sequence=sequence))
+        txn.put_db(self.db_id, self._record)
         txn.commit()
 
-    def _found(self, shard: int) -> Iterator[Found]:
+    def _names(self, shard: int) -> Iterator[tuple[Place, ChunkName, str | None, str | None]]:
+        """Yield every chunk of a shard with its file and its object, as far as there are."""
         for place in self._places:
             directory = place.layout.chunks
             local = {name for file in self._fs.list(directory) if (name := parse_file_name(file)) is not None}
@@ -189,7 +246,8 @@ class _Rebuilding:
             for name in sorted(local | remote.keys()):
                 is_within = place.limits is None or name.sequence_max < place.limits[shard]
                 if name.shard == shard and is_within:
-                    yield from self._look(place, name, remote.get(name), is_local=name in local)
+                    file = str(directory / name.file_name) if name in local else None
+                    yield place, name, file, remote.get(name)
 
     def _remote(self, place: Place, shard: int) -> Iterator[tuple[ChunkName, str]]:
         if self._tier is None:
@@ -198,40 +256,6 @@ class _Rebuilding:
             name = parse_file_name(info.key.rpartition("/")[2])
             if name is not None:
                 yield name, info.key
-
-    def _look(self, place: Place, name: ChunkName, key: str | None, *, is_local: bool) -> Iterator[Found]:
-        """Read a chunk where it is; the object if the file is damaged."""
-        damaged: Found | None = None
-        if is_local:
-            one = self._read(place, name, FileSource(self._fs, place.layout.chunks / name.file_name))
-            if one is not None and one.meta is not None:
-                yield one._replace(is_local=True, object_key=key)
-                return
-            damaged = one and one._replace(is_local=True, object_key=key)
-        if key is not None:
-            assert self._tier is not None
-            one = self._read(place, name, TierSource(self._tier, key))
-            if one is not None and (one.meta is not None or damaged is None):
-                yield one._replace(object_key=key)
-                return
-        if damaged is not None:
-            yield damaged
-
-    def _read(self, place: Place, name: ChunkName, source: Source) -> Found | None:
-        """Return a chunk, with nothing believed that was not proved; None if it is another database's."""
-        origin = None if place.db_id == self._db_id else place.db_id
-        try:
-            digest = digest_of(source)
-            found = Found(name, None, digest, _key_id(name, source), is_local=False, object_key=None, origin=origin)
-            with ChunkReader(source, self._keys) as reader:
-                if reader.meta.database_id != place.db_id:
-                    return None  # Of one that had the same name before.
-                return found._replace(meta=reader.verify(), key_id=reader.key_id)
-        except _UNREADABLE as error:
-            self._problems.append(str(error))
-            return found
-        finally:
-            source.close()
 
     def _log_first(self, shard: int) -> int | None:
         """Return where a log begins; None if it cannot be read, and must be mended first."""
@@ -271,16 +295,6 @@ class _Rebuilding:
             timestamp_max_ns=meta.timestamp_max_ns,
             created_at_ms=meta.created_ns // 1_000_000,
         )
-
-
-def _key_id(name: ChunkName, source: Source) -> str | None:
-    """Return the key that a file names, which can be told without having it."""
-    if not name.encrypted:
-        return None
-    try:
-        return decode_header(source.read(0, min(HEADER_SIZE, source.size)), source.path).key_id
-    except _UNREADABLE:
-        return None
 
 
 def _residency(tier: Tier | None, one: Found) -> Local | LocalAndRemote | RemoteArchived:

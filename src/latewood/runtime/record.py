@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 
 class DatabaseRecord(NamedTuple):
     """A record, with its shard and its key."""
@@ -21,7 +19,7 @@ def records_of(shard: int, batches: Iterator[Any]) -> Iterator[DatabaseRecord]:
     """Yield the records of a shard's Arrow batches."""
     for batch in batches:
         names = batch.schema.names
-        times = batch.column("timestamp").view(pa.int64()).to_pylist()
+        times = batch.column("timestamp").view("int64").to_pylist()
         keys = batch.column("key").to_pylist() if "key" in names else [None] * batch.num_rows
         rows = zip(
             batch.column("sequence").to_pylist(),

@@ -6,16 +6,16 @@ retired segment is never seen by the caller.
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from latewood.archive.chunk import memory_schema
-from latewood.archive.chunk_reader import ChunkReader
 from latewood.archive.cover import Piece, as_of, cover, floor
-from latewood.archive.keyed import with_keys
 from latewood.catalog.tables import ChunkRecord
-from latewood.errors import CorruptError, DataLost, NotFoundError, UnavailableError
+from latewood.errors import DataLost, NotFoundError, UnavailableError
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
+
+if TYPE_CHECKING:
+    from latewood.archive.chunk_reader import ChunkReader
 
 _REPLANS_MAX: Final = 16
 """How often a read that gets nowhere is planned again, before it is believed that something is missing."""
@@ -29,7 +29,7 @@ class Shard:
         number: int,
         open_log: Callable[[], Queue],
         inventory: Inventory,
-        open_chunk: Callable[[ChunkRecord], ChunkReader],
+        open_chunk: "Callable[[ChunkRecord], ChunkReader]",
         *,
         keyed: bool,
     ) -> None:
@@ -125,10 +125,4 @@ class Shard:
             yield from reader.batches(piece.start, piece.stop, columns=columns)
 
     def _log_piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
-        names = columns or memory_schema(keyed=self.keyed).names
-        for batch in self.log.arrow_batches(piece.start, piece.stop):
-            try:
-                whole = with_keys(batch) if self.keyed else batch
-            except ValueError as error:
-                raise CorruptError(str(error), self.log.path, 0) from error
-            yield whole if columns is None else whole.select(names)
+        yield from self.log.arrow_batches(piece.start, piece.stop, columns=columns, keys=self.keyed)

@@ -3,8 +3,8 @@
 import secrets
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from latewood.archive.chunk_reader import ChunkReader, open_chunk
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name
 from latewood.archive.options import ChunkOptions
@@ -12,11 +12,14 @@ from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, DbRecord, LocalAndRemote, RemoteArchived
 from latewood.clock import Clock
-from latewood.errors import NotFoundError
+from latewood.errors import KeyNotFound, NotFoundError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import Queue
 from latewood.types import DbId
+
+if TYPE_CHECKING:
+    from latewood.archive.chunk_reader import ChunkReader
 
 
 class DatabaseSite:
@@ -40,6 +43,7 @@ class DatabaseSite:
             chunk_bytes=options.chunk_bytes, compression_level=options.compression.level or 1
         )
         self.keys: KeyRing | None = store.keys_for(record)
+        self.keys_to_read: KeyRing | None = store.keys
         self.tier: Tier | None = store.tier
 
     def log(self, shard: int) -> Queue:
@@ -56,12 +60,14 @@ class DatabaseSite:
             return self.chunk_dir / record.file_name
         return self._store.layout_of(record.origin_db_id).chunks / record.file_name
 
-    def open_chunk(self, record: ChunkRecord) -> ChunkReader:
+    def open_chunk(self, record: ChunkRecord) -> "ChunkReader":
         """Open a chunk wherever it is: the local file if there is one, else the object.
 
         Raises:
             NotFoundError: it is nowhere; the catalog may know better by now.
         """
+        from latewood.archive.chunk_reader import ChunkReader, open_chunk  # noqa: PLC0415 - Arrow takes its time to load
+
         keys = self._store.keys
         if not isinstance(record.residency, RemoteArchived):
             try:
@@ -136,15 +142,22 @@ class StoreSite:
         """Return what new chunks of a database are encrypted with; None: nothing.
 
         Raises:
-            UsageError: it should be encrypted, and there is no such key.
+            KeyNotFound: it should be encrypted, and there is no such key.
         """
         encryption = record.options.encryption
         if encryption is None:
             return None
+        return self.keys_with(encryption.key_id, f"database {record.name!r}")
+
+    def keys_with(self, key_id: str, what: str) -> KeyRing:
+        """Return all keys, with this one to encrypt with; `what` is what is encrypted.
+
+        Raises:
+            KeyNotFound: there is no such key.
+        """
         if self.keys is None:
-            message = f"database {record.name!r} is encrypted with {encryption.key_id!r}: set `encryption.key_file`"
-            raise NotFoundError(message)
-        return self.keys.using(encryption.key_id)
+            raise KeyNotFound(f"{what} is encrypted with {key_id!r}, and there are no keys: set `encryption.key_file`")
+        return self.keys.using(key_id)
 
     def random_bytes(self, count: int) -> bytes:
         """Return random bytes, for names of new chunks and for encryption."""

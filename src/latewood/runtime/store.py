@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-import msgspec
+from msgspec.structs import replace
 
 from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
@@ -24,6 +24,7 @@ from latewood.catalog.tables import (
     DbDraining,
     DbRecord,
     DbTombstoned,
+    EncryptionOptions,
     JobKind,
     JobRecord,
     WalStateKey,
@@ -39,12 +40,12 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
-from latewood.format.store_layout import DatabaseLayout, StoreLayout, is_store
+from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
+from latewood.jobs.handlers.late import late_handlers
 from latewood.jobs.handlers.site import FLUSH_READER
-from latewood.jobs.handlers.store import store_handlers
 from latewood.jobs.kinds import kind_of
 from latewood.limits import check_name
 from latewood.log import LogOptions
@@ -52,7 +53,7 @@ from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
 from latewood.runtime.inventory import Inventory
-from latewood.runtime.opening import load_settings, open_archive, open_keys
+from latewood.runtime.opening import check_directory, load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
@@ -63,6 +64,8 @@ from latewood.types import DbId, JobId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from latewood.tasks.engine import Engine
 
 Mode = Literal["w", "r"]
 _MS: Final = 1_000_000
@@ -84,12 +87,14 @@ class Store:
         """What the opening put right; None of a store that was opened to read."""
         self.jobs: Final = JobManager(site.catalog, job_options, clock=site.clock)
         self.handlers: Final = Handlers()
+        self.engine: Engine | None = None
+        """What does the work of jobs on files; None: the threads that run them.  Jobs that begin look here."""
         self._databases: dict[DbId, Database] = {}
         self._lock = threading.RLock()
         self._pool: WorkerPool | None = None
         if mode == "w":
             self.handlers.update(upkeep_handlers())
-            self.handlers.update(store_handlers(site))
+            self.handlers.update(late_handlers(site, lambda: self.engine))
 
     @classmethod
     def open(
@@ -123,7 +128,7 @@ class Store:
         keys = open_keys(settings, layout.root, fs) if keys is None else keys
         catalog_options, job_options = catalog_options or settings.catalog, job_options or settings.jobs
         if mode == "w":
-            _check_directory(fs, layout)
+            check_directory(fs, layout)
             fs.make_directory(layout.databases)
         with ExitStack() as undo:
             catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
@@ -197,6 +202,21 @@ class Store:
     def drop(self, name: str) -> None:
         """Let a database be gone.  Its files stay until `purge`; its name is free."""
         self._set_status(name, DbTombstoned(tombstoned_at_ms=self._site.clock.now_ns() // _MS))
+
+    def set_key(self, name: str, key_id: str | None) -> None:
+        """Have new chunks of a database encrypted with another key; None: not at all.  Durable on return.
+
+        Chunks that are there keep theirs: `run_job("rekey", name)` writes them anew, and after that, an archive and
+        the grace period, `run_job("retain", name)` removes the last of the old ones.
+
+        Raises:
+            NotFoundError: there is no such database.
+            KeyNotFound: the store's settings have no such key.
+        """
+        encryption = EncryptionOptions(key_id=key_id) if key_id else None
+        if encryption is not None:
+            self._site.keys_with(encryption.key_id, f"database {name!r}")
+        self._change(name, lambda record: replace(record, options=replace(record.options, encryption=encryption)))
 
     def purge(self) -> list[str]:
         """Remove for good what is left of databases that were dropped; return the names of those that are gone.
@@ -410,20 +430,25 @@ class Store:
         txn.commit()
 
     def _set_status(self, name: str, status: DbActive | DbDraining | DbTombstoned) -> None:
+        with self._lock:
+            db_id = self._change(name, lambda record: replace(record, status=status))
+            if isinstance(status, DbTombstoned) and (database := self._databases.pop(db_id, None)):
+                database.close()
+
+    def _change(self, name: str, change: "Callable[[DbRecord], DbRecord]") -> DbId:
+        """Change the row of a database, then its description; return its id."""
         self._check_writable()
         with self._lock:
             found = self._find(name)
             if found is None:
                 message = f"there is no database {name!r}"
                 raise NotFoundError(message)
-            db_id, record = found
-            record = _with_status(record, status)
+            db_id, record = found[0], change(found[1])
             txn = self.catalog.begin_write()
             txn.put_db(db_id, record)
             txn.commit()
             change_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
-            if isinstance(status, DbTombstoned) and (database := self._databases.pop(db_id, None)):
-                database.close()
+            return db_id
 
     def _find(self, name: str) -> tuple[DbId, DbRecord] | None:
         found = self.catalog.read(lambda view: view.db_by_name(name))
@@ -451,10 +476,6 @@ class _Latest:
         return self._record
 
 
-def _with_status(record: DbRecord, status: DbActive | DbDraining | DbTombstoned) -> DbRecord:
-    return msgspec.structs.replace(record, status=status)
-
-
 def _log_options(record: DbRecord, first_sequence: int) -> LogOptions:
     options = record.options
     return LogOptions(
@@ -472,13 +493,3 @@ def _options(options: DatabaseOptions | None, chosen: dict[str, Any], usual: Map
         return options or DatabaseOptions(**{**usual, **chosen})
     except TypeError as error:
         raise UsageError(str(error).replace("DatabaseOptions.__init__()", "create_database")) from None
-
-
-def _check_directory(fs: FileSystem, layout: StoreLayout) -> None:
-    """Refuse a directory that holds something else."""
-    if is_store(layout.root) or not fs.exists(layout.root):
-        return
-    foreign = [name for name in fs.list(layout.root) if not name.startswith(".") and name != "latewood.toml"]
-    if foreign and foreign != ["databases"]:
-        message = f"{layout.root} holds {foreign[0]!r} and is no store; give an empty directory, or a new one"
-        raise UsageError(message)

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from latewood.archive.chunk_reader import ChunkReader, open_chunk
 from latewood.archive.directory import DirectoryTier
-from latewood.archive.keyed import with_keys
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name, parse_object_key
 from latewood.archive.object_store import ObjectStoreTier
@@ -39,6 +38,7 @@ from latewood.log import LogOptions
 from latewood.queue import Queue
 from latewood.queue.queue import open_queue
 from latewood.testing import FakeClock, MemFS
+from tests.jobs.handlers.rough_engine import RoughEngine, tools_of
 from tests.jobs.kit import OPTIONS, Killed, manager_of, reborn
 
 DB: Final = 1
@@ -47,7 +47,7 @@ NAME: Final = "clicks"
 SHARDS: Final = 2
 SMALL: Final = ChunkOptions(row_group_rows=8)
 HASH: Final = bytes(32)
-_FATAL: Final = ("open", "make_directory", "sync_directory", "rename", "remove")
+_FATAL: Final = ("open", "make_directory", "sync_directory", "rename", "remove", "remove_tree")
 
 
 class MortalFS:
@@ -83,7 +83,7 @@ class Site:
     def __init__(self, lake: "Lake", db_id: int, record: DbRecord) -> None:
         self._lake, self.db_id, self.record = lake, db_id, record
         self.chunk_dir, self.report_dir = Path(record.options.chunk_dir), Path(f"reports/{db_id}")
-        self.chunk_options, self.keys = lake.chunk_options, lake.keys
+        self.chunk_options, self.keys, self.keys_to_read = lake.chunk_options, lake.keys, lake.keys_to_read or lake.keys
         self.tier: Tier | None = lake.tier
 
     def log(self, shard: int) -> Queue:
@@ -95,11 +95,11 @@ class Site:
 
     def open_chunk(self, record: ChunkRecord) -> ChunkReader:
         try:
-            return open_chunk(self._lake.fs, self.chunk_path(record), self.keys)
+            return open_chunk(self._lake.fs, self.chunk_path(record), self.keys_to_read)
         except NotFoundError:
             if (named := object_of(record)) is None or self.tier is None:
                 raise
-            return ChunkReader(TierSource(self.tier, named.key), self.keys)
+            return ChunkReader(TierSource(self.tier, named.key), self.keys_to_read)
 
     def object_key(self, record: ChunkRecord) -> str:
         name = parse_file_name(record.file_name)
@@ -119,7 +119,13 @@ class Lake:
     """A store with one database; `cut_at` kills the process before a step."""
 
     def __init__(
-        self, directory: Path, *, tier: str = "memory", has_keys: bool = False, chunk_options: ChunkOptions = SMALL
+        self,
+        directory: Path,
+        *,
+        tier: str = "memory",
+        has_keys: bool = False,
+        chunk_options: ChunkOptions = SMALL,
+        is_rough: bool = False,
     ) -> None:
         directory.mkdir()
         self.clock: Any = FakeClock()
@@ -128,6 +134,7 @@ class Lake:
         inner = ObjectStoreTier.open("memory:///") if tier == "memory" else DirectoryTier(self.fs, Path("archive"))
         self.tier: Any = MortalTier(inner, self.fs)
         self.chunk_options, self.keys = chunk_options, None if not has_keys else KeyRing({"k": bytes(range(32))}, "k")
+        self.keys_to_read: KeyRing | None = None
         self.floors: dict[int, int] = {}
         self.logs: dict[tuple[int, int], Queue] = {}
         self.model: dict[int, list[tuple[bytes | None, bytes]]] = {shard: [] for shard in range(SHARDS)}
@@ -136,6 +143,7 @@ class Lake:
         self._cut_name: str | None = None
         self.steps: list[str] = []
         self.on_step: Callable[[str], None] = lambda _: None
+        self.engine = RoughEngine(tools_of(self)) if is_rough else None
         self.manager: JobManager
         self._pool: WorkerPool
         self._begin()
@@ -293,7 +301,7 @@ class Lake:
         for row in self.live(shard, db_id):
             with site.open_chunk(row.record) as reader:
                 found |= _pairs(reader.batches())
-        return found | _pairs(with_keys(batch) for batch in site.log(shard).arrow_batches(end))
+        return found | _pairs(site.log(shard).arrow_batches(end, keys=True))
 
     def check(self, *, deep: bool = True) -> None:
         """Hold what must hold at every moment."""
@@ -342,7 +350,7 @@ class Lake:
 
     def _begin(self) -> None:
         self.manager = manager_of(self.catalog, self.clock)
-        self._pool = WorkerPool(self.manager, store_handlers(self, self._step), workers=1, name="w")
+        self._pool = WorkerPool(self.manager, store_handlers(self, self._step, self.engine), workers=1, name="w")
 
     def _step(self, name: str) -> None:
         self.steps.append(name)

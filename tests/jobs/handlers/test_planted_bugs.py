@@ -13,8 +13,11 @@ from latewood.jobs.handlers import archive, checkpoint, evict, flush, hydrate, r
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, object_of
 from latewood.jobs.handlers.hydrate import HYDRATE
+from latewood.jobs.handlers.proof import Looked
 from latewood.jobs.handlers.repair import MEND
 from latewood.jobs.handlers.retain import RETAIN
+from latewood.tasks.proof import ChunkLook, look_at_chunks
+from latewood.tasks.removal import Removal
 from tests.jobs.handlers import test_checkpoint, test_forks, test_orphans, test_retain, test_verify
 from tests.jobs.handlers.lake import Lake, prove
 from tests.jobs.handlers.test_cuts import archived, compacted, evicted, flushed, with_bad_objects
@@ -81,13 +84,13 @@ def parents_left_live(patch: pytest.MonkeyPatch) -> None:
 
 
 def row_gone_before_the_object(patch: pytest.MonkeyPatch) -> None:
-    purge = retain._purge
+    removal = retain._removal
 
-    def purge_late(attempt: Attempt, record: ChunkRecord) -> bool:
-        retain._forget(attempt, [row.chunk_id for row in attempt.rows() if row.record == record])
-        return purge(attempt, record)
+    def removal_late(attempt: Attempt, row: Row) -> Removal:
+        retain._forget(attempt, [row.chunk_id])
+        return removal(attempt, row)
 
-    patch.setattr(retain, "_purge", purge_late)
+    patch.setattr(retain, "_removal", removal_late)
 
 
 def only_named_objects_removed(patch: pytest.MonkeyPatch) -> None:
@@ -129,12 +132,14 @@ def bad_object_vouched_for_while_it_is_replaced(patch: pytest.MonkeyPatch) -> No
 
 
 def rows_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
-    def looked_at(attempt: Attempt, chunk_id: int, look: Callable[[ChunkRecord], Any]) -> Any:
-        record = attempt.row(chunk_id)
-        assert record
-        return record, look(record)
+    def looked_at_all(attempt: Attempt, chunk_ids: list[int], look: Callable[[int, ChunkRecord], ChunkLook]) -> Any:
+        for chunk_id in chunk_ids:
+            record = attempt.row(chunk_id)
+            assert record
+            for seen in attempt.map(look_at_chunks, [(look(chunk_id, record),)]):
+                yield Looked(chunk_id, record, seen)
 
-    patch.setattr("latewood.jobs.handlers.verify.looked_at", looked_at)
+    patch.setattr("latewood.jobs.handlers.verify.looked_at_all", looked_at_all)
 
 
 def proved(prepare: Callable[[Lake], None], kind: int, payload: "dict[str, Any] | None" = None) -> Check:

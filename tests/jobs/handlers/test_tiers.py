@@ -46,7 +46,7 @@ def test_an_archived_chunk_is_not_sent_again(lake: Lake) -> None:
     lake.run(JobKind.ARCHIVE)
     lake.tier.asked.clear()
     lake.run(JobKind.ARCHIVE)
-    assert lake.tier.asked == []
+    assert set(lake.tier.asked) == {"sweep"}
 
 
 def test_what_a_compaction_replaced_is_not_archived(lake: Lake) -> None:

@@ -40,6 +40,8 @@ class JobKind(IntEnum):
     RETAIN = 19
     MEND = 20
     """Mends a chunk that a scrub found broken."""
+    REKEY = 21
+    """Writes chunks that another key was used for anew."""
     CUSTOM = 1024
 
 

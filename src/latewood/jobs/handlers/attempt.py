@@ -4,11 +4,11 @@ Every commit that changes rows of chunks goes through `commit`: it requires the 
 the decision was made from and raises it by one, so no two decisions about chunks cross.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
 
 from latewood.archive.chunk_writer import ChunkSite
-from latewood.archive.names import TOKEN_BYTES
 from latewood.archive.options import ChunkOptions
 from latewood.archive.sink import Hook, no_hook
 from latewood.archive.tier import Tier
@@ -19,12 +19,16 @@ from latewood.errors import ConflictError, JobFailed, LeaseLost, NotFoundError
 from latewood.jobs.handlers.chunks import Row
 from latewood.jobs.handlers.context import JobContext
 from latewood.jobs.handlers.site import DatabaseSite, StoreSite
+from latewood.tasks.chunks import JOB_BYTES, Recipe, job_bytes
+from latewood.tasks.engine import Engine, LocalEngine, Run, Tools
+from latewood.tasks.parcels import PARCEL_BYTES
 from latewood.types import ChunkId, JobId
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 COMMITS_MAX: Final = 64
 """How often a decision is made again because other jobs changed chunks meanwhile; then the job is tried again."""
-
-_JOB_BYTES: Final = 8
 
 
 class Decide(Protocol):
@@ -38,8 +42,12 @@ class Decide(Protocol):
 class Attempt:
     """One attempt at one job.  For the handler's thread."""
 
-    def __init__(self, context: JobContext, store: StoreSite, steps: Hook = no_hook) -> None:
+    def __init__(
+        self, context: JobContext, store: StoreSite, steps: Hook = no_hook, engine: Engine | None = None
+    ) -> None:
         """`steps` is called with the name of each step that another process could see, and may end the attempt there.
+
+        `engine` does the work on files; None: this thread.
 
         Raises:
             JobFailed: the job is of no database, or of one that is gone.
@@ -52,6 +60,7 @@ class Attempt:
             self.db: DatabaseSite = store.database(self.db_id)
         except NotFoundError as error:
             raise JobFailed(str(error)) from error
+        self.engine: Engine = engine or LocalEngine(self.tools())
 
     @property
     def job_id(self) -> JobId:
@@ -134,9 +143,33 @@ class Attempt:
 
     def random_bytes(self, count: int) -> bytes:
         """Return random bytes; as many as a token has begin with the job's id, so that its files are known by it."""
-        if count != TOKEN_BYTES:
-            return self.store.random_bytes(count)
-        return self.job_id.to_bytes(_JOB_BYTES, "big") + self.store.random_bytes(TOKEN_BYTES - _JOB_BYTES)
+        return job_bytes(self.job_id, self.store.random_bytes)(count)
+
+    def map(self, run: "Run[T, R]", tasks: Iterable[T]) -> "Generator[R]":
+        """Yield what tasks come to, in their order, wherever they are done; raises as `context.check` does, too."""
+        return self.engine.map(run, tasks, self.context.check)
+
+    @property
+    def parcel_bytes(self) -> int:
+        """How much of what is small goes into one task: nothing beside another where all is done here."""
+        return PARCEL_BYTES if self.engine.lanes > 1 else 1
+
+    def tools(self) -> Tools:
+        """Return what tasks are done with in this process."""
+        return Tools(
+            fs=self.fs,
+            clock=self.store.clock,
+            random_bytes=self.store.random_bytes,
+            tier=self.tier,
+            keys=self.db.keys_to_read,
+            step=self.step,
+        )
+
+    def recipe(self, shard: int, directory: Path) -> Recipe:
+        """Return how chunks of a shard are made, in a directory."""
+        key_id = self.db.keys.current_id if self.db.keys else None
+        name, options = self.db.record.name, self.db.chunk_options
+        return Recipe(self.job_id, str(directory), name, self.db_id, shard, options, key_id)
 
     def chunk_site(self, shard: int, options: ChunkOptions | None = None) -> ChunkSite:
         """Return where chunks of a shard are made, and with what."""
@@ -156,7 +189,7 @@ class Attempt:
 
 def job_of_token(token: str) -> JobId:
     """Return the job that made the file with this token."""
-    return int(token[: 2 * _JOB_BYTES], 16)
+    return int(token[: 2 * JOB_BYTES], 16)
 
 
 def _decided(view: CatalogView, decide: Decide) -> tuple[int, Sequence[Op]]:

@@ -6,24 +6,25 @@ passed.  Order: docs/crash-safety.md
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from contextlib import closing
+from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
 from latewood.catalog import CatalogView, Op, RequireRecord
 from latewood.catalog.ops import PutWalState
 from latewood.catalog.tables import WAL_STATE, ChunkRecord, Component, WalStateKey, WalStateRecord
-from latewood.errors import ConflictError, LeaseLost, Locked
+from latewood.errors import ConflictError, JobFailed, LeaseLost, Locked
 from latewood.jobs.handlers.attempt import COMMITS_MAX, Attempt
 from latewood.jobs.handlers.chunks import Row, has_file, has_verified_object, live_rows
-from latewood.jobs.handlers.proof import local_trouble, looked_at
+from latewood.jobs.handlers.proof import Looked, look_of, looked_at_all
 from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.queue import Queue
-
-if TYPE_CHECKING:
-    from latewood.types import ChunkId
+from latewood.tasks.proof import ChunkLook
+from latewood.types import ChunkId
 
 STEPS: Final = ("move reader", "clean log", "note checkpoint")
 _TRIES_MAX: Final = 50
@@ -34,23 +35,42 @@ _PAUSE_MS: Final = 20
 def checkpoint(attempt: Attempt) -> Result:
     """Let verified records leave the logs, and enqueue a repair for chunks that are not what they should be."""
     generation, states, rows = attempt.context.read(lambda view: _snapshot(view, attempt))
-    broken: list[ChunkId] = []
+    firsts = {shard: attempt.db.log(shard).first_sequence for shard in attempt.shards}
+    candidates = [row for row in live_rows(rows) if row.record.sequence_max >= firsts[row.record.shard]]
+    with closing(_Proofs(attempt, candidates)) as proofs:
+        for shard in attempt.shards:
+            log, last_applied = attempt.db.log(shard), states.get(shard, WalStateRecord()).last_applied_sequence
+            end = verified_end(live_rows(rows, shard), firsts[shard], last_applied, proofs.is_sound)
+            release_log(attempt, log, end)
+            if end >= last_applied:
+                _note(attempt, shard, generation)
+            attempt.context.progress(shard + 1, len(attempt.shards))
+    return mending(attempt, proofs.broken)
 
-    def is_sound(row: Row) -> bool:
-        attempt.context.check()
-        looked = looked_at(attempt, row.chunk_id, lambda record: _is_proved(attempt, record))
-        if looked is not None and not looked[1]:
-            broken.append(row.chunk_id)
-        return looked is not None and looked[1]
 
-    for shard in attempt.shards:
-        log, last_applied = attempt.db.log(shard), states.get(shard, WalStateRecord()).last_applied_sequence
-        end = verified_end(live_rows(rows, shard), log.first_sequence, last_applied, is_sound)
-        release_log(attempt, log, end)
-        if end >= last_applied:
-            _note(attempt, shard, generation)
-        attempt.context.progress(shard + 1, len(attempt.shards))
-    return mending(attempt, broken)
+class _Proofs:
+    """Looks at chunks, in order and some ahead of whoever asks, as far as the engine likes."""
+
+    def __init__(self, attempt: Attempt, rows: Sequence[Row]) -> None:
+        self._looked = looked_at_all(attempt, [row.chunk_id for row in rows], partial(_look_of, attempt))
+        self._known: dict[ChunkId, bool] = {}
+        self.broken: list[ChunkId] = []
+        """Those that were asked about and are not what they should be."""
+
+    def is_sound(self, row: Row) -> bool:
+        """Say whether a chunk is proved; not if it is not live any more."""
+        while row.chunk_id not in self._known:
+            looked = next(self._looked, None)
+            if looked is None:
+                return False
+            self._known[looked.chunk_id] = _is_proved(looked)
+        if not self._known[row.chunk_id]:
+            self.broken.append(row.chunk_id)
+        return self._known[row.chunk_id]
+
+    def close(self) -> None:
+        """Call off what nobody will ask about."""
+        self._looked.close()
 
 
 def release_log(attempt: Attempt, log: Queue, end: int | None = None) -> None:
@@ -91,10 +111,18 @@ def verified_end(rows: Sequence[Row], log_first: int, last_applied: int, is_soun
     return min(at, max(last_applied, log_first))
 
 
-def _is_proved(attempt: Attempt, record: ChunkRecord) -> bool:
-    if has_verified_object(record):
+def _look_of(attempt: Attempt, chunk_id: ChunkId, record: ChunkRecord) -> ChunkLook:
+    """Return a look at a chunk's file; one whose object was read back needs none."""
+    look = look_of(attempt, chunk_id, record)._replace(key=None)
+    return look._replace(file=None, size_bytes=0) if has_verified_object(record) else look
+
+
+def _is_proved(looked: Looked) -> bool:
+    if has_verified_object(looked.record):
         return True
-    return has_file(record) and local_trouble(attempt, record) is None
+    if looked.seen.unreadable is not None:
+        raise JobFailed(f"{looked.record.file_name} cannot be read: {looked.seen.unreadable}")
+    return has_file(looked.record) and looked.seen.local is None
 
 
 def _snapshot(view: CatalogView, attempt: Attempt) -> tuple[int, dict[int, WalStateRecord], list[Row]]:

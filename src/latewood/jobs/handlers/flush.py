@@ -7,25 +7,29 @@ is done again, and a chunk that was not committed is an orphan.
 Payload: `seal: true` rolls the logs first, so that everything that is in them goes.   Order: docs/crash-safety.md
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from latewood.archive.chunk_writer import Chunk, Origin, SegmentStart, write_chunks
-from latewood.archive.keyed import with_keys
+from latewood.archive.chunk_writer import Chunk, SegmentStart
 from latewood.archive.sink import FILE_STEPS
 from latewood.catalog import CatalogView, Op, RequireRecord
 from latewood.catalog.ops import PutWalState
 from latewood.catalog.tables import WAL_STATE, WalStateKey, WalStateRecord
-from latewood.errors import ConflictError, CorruptError
+from latewood.errors import ConflictError
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import row_of
 from latewood.jobs.handlers.registry import Result
+from latewood.jobs.handlers.slices import Stretch, slice_bytes, slices
+from latewood.jobs.handlers.staging import STAGED_STEPS, adopted, workplace
 from latewood.queue import Queue
+from latewood.tasks.chunks import FlushTask, flush_records, overlapping
 from latewood.types import ChunkId
 
-STEPS: Final = ("seal", *FILE_STEPS, "commit chunk")
+STEPS: Final = ("seal", *FILE_STEPS, *STAGED_STEPS, "commit chunk")
 
 
 class Sealed(NamedTuple):
@@ -35,6 +39,7 @@ class Sealed(NamedTuple):
     start: int
     stop: int
     segments: tuple[SegmentStart, ...]
+    stretches: tuple[Stretch, ...]
 
     @property
     def records(self) -> int:
@@ -48,28 +53,22 @@ def flush(attempt: Attempt) -> Result:
         for shard in attempt.shards:
             attempt.step("seal")
             attempt.db.log(shard).roll()
-    todo = [_sealed(attempt, shard) for shard in attempt.shards]
-    total, done = sum(sealed.records for sealed in todo), 0
-    for sealed in todo:
-        for records in _flush_shard(attempt, sealed):
-            done += records
+    todo = {shard: _sealed(attempt, shard) for shard in attempt.shards}
+    total, done = sum(sealed.records for sealed in todo.values()), 0
+    if not total:
+        return None
+    with workplace(attempt) as directory, _made(attempt, list(todo.values()), directory) as chunks:
+        for chunk in chunks:
+            sealed = todo[chunk.meta.shard]
+            _commit_chunk(attempt, sealed, adopted(attempt, chunk), attempt.new_chunk_id())
+            done += chunk.meta.row_count
             attempt.context.progress(done, total)
     return None
 
 
-def records_of(attempt: Attempt, shard: int, start: int, stop: int) -> Iterator[Any]:
-    """Yield batches of a log's records as chunks have them.
-
-    Raises:
-        CorruptError: a record is damaged, or has a key that does not fit it.
-        DataLost: the log does not have them any more.
-    """
-    log = attempt.db.log(shard)
-    for batch in log.arrow_batches(start, stop):
-        try:
-            yield with_keys(batch) if log.options.keyed else batch
-        except ValueError as error:
-            raise CorruptError(str(error), log.path, 0) from error
+def _made(attempt: Attempt, todo: Sequence[Sealed], directory: Path) -> "closing[Generator[Chunk]]":
+    """Return the chunks that records become, for as long as somebody wants them."""
+    return closing(attempt.map(flush_records, _tasks(attempt, todo, directory)))
 
 
 def segments_from(log: Queue, start: int) -> tuple[SegmentStart, ...]:
@@ -82,23 +81,30 @@ def segments_from(log: Queue, start: int) -> tuple[SegmentStart, ...]:
 
 
 def _sealed(attempt: Attempt, shard: int) -> Sealed:
-    start = _state(attempt, shard).last_applied_sequence
-    segments = segments_from(attempt.db.log(shard), start)
-    return Sealed(shard, start, segments[-1].sequence, segments)
+    start, log = _state(attempt, shard).last_applied_sequence, attempt.db.log(shard)
+    segments = segments_from(log, start)
+    return Sealed(shard, start, segments[-1].sequence, segments, _stretches(log, start))
+
+
+def _stretches(log: Queue, start: int) -> tuple[Stretch, ...]:
+    entries = log.view().manifest.entries
+    found = [entries[index] for index in range(max(0, entries.index_of_sequence(start)), len(entries))]
+    return tuple(Stretch(entry.start_sequence, entry.end_sequence + 1, entry.size) for entry in found)
+
+
+def _tasks(attempt: Attempt, todo: Sequence[Sealed], directory: Path) -> Iterator[FlushTask]:
+    """Yield what is to be done: a task for each shard or, on an engine with more than one lane, some for each."""
+    lanes, total = attempt.engine.lanes, sum(stretch.size_bytes for sealed in todo for stretch in sealed.stretches)
+    bytes_max = slice_bytes(total, lanes, attempt.db.chunk_options.chunk_bytes) if lanes > 1 else None
+    for sealed in todo:
+        recipe, log = attempt.recipe(sealed.shard, directory), attempt.db.log(sealed.shard)
+        for start, stop in slices(sealed.stretches, sealed.start, sealed.stop, bytes_max):
+            segments = overlapping(sealed.segments, start, stop)
+            yield FlushTask(recipe, str(log.path), log.options.keyed, start, stop, segments)
 
 
 def _state(attempt: Attempt, shard: int) -> WalStateRecord:
     return attempt.context.read(lambda view: view.wal_state(attempt.db_id, shard)) or WalStateRecord()
-
-
-def _flush_shard(attempt: Attempt, sealed: Sealed) -> Iterator[int]:
-    """Yield how many records each chunk took, once it is committed."""
-    if not sealed.records:
-        return
-    batches = records_of(attempt, sealed.shard, sealed.start, sealed.stop)
-    for chunk in write_chunks(attempt.chunk_site(sealed.shard), batches, Origin(segments=sealed.segments)):
-        _commit_chunk(attempt, sealed, chunk, attempt.new_chunk_id())
-        yield chunk.meta.row_count
 
 
 def _commit_chunk(attempt: Attempt, sealed: Sealed, chunk: Chunk, chunk_id: ChunkId) -> None:

@@ -1,4 +1,4 @@
-"""Orphans: files in the chunk directory that no row names, left by a job that broke off.
+"""Orphans: files in the chunk directory that no row names, and staging directories, left by a job that broke off.
 
 A file's token begins with the id of the job that made it.  It is left alone while that job is at work; else nobody will
 ever name it, and it goes.  One thing holds a finished chunk back: records that neither a live chunk nor the log has.
@@ -14,6 +14,8 @@ from latewood.archive.sink import remove_temporary
 from latewood.catalog import CatalogView
 from latewood.catalog.tables import InFlight
 from latewood.jobs.handlers.attempt import Attempt, job_of_token
+from latewood.jobs.handlers.staging import job_of_staging, remove_staging
+from latewood.jobs.handlers.tier_orphans import sweep_tier
 from latewood.types import JobId
 
 _logger: Final = logging.getLogger(__name__)
@@ -49,14 +51,18 @@ def sweep(attempt: Attempt) -> list[str]:
     directory = attempt.db.chunk_dir
     file_names = attempt.fs.list(directory)  # Before the catalog is read: what was named since is then seen as named.
     found = attempt.context.read(lambda view: _abandoned(view, attempt, file_names))
+    for name in (stagings := attempt.context.read(lambda view: _abandoned_stagings(view, attempt, file_names))):
+        attempt.step("remove orphan")
+        remove_staging(attempt, directory / name)
     removed = [file.file_name for file in found if _is_orphan(attempt, file)]
     for file_name in removed:
         attempt.step("remove orphan")
         remove_temporary(attempt.fs, directory / file_name)
+    removed += stagings
     if removed:
         attempt.fs.sync_directory(directory)
         _logger.info("database %d: removed what jobs that broke off had left: %s", attempt.db_id, ", ".join(removed))
-    return removed
+    return [*removed, *sweep_tier(attempt)]
 
 
 def strays(attempt: Attempt) -> list[str]:
@@ -71,6 +77,12 @@ def _abandoned(view: CatalogView, attempt: Attempt, file_names: list[str]) -> li
     named = {record.file_name for _, record in view.chunks(attempt.db_id)}
     files = unnamed(file_names, named)
     return [file for file in files if file.job_id == attempt.job_id or not _is_at_work(view, file.job_id)]
+
+
+def _abandoned_stagings(view: CatalogView, attempt: Attempt, names: list[str]) -> list[str]:
+    """Return the staging directories of jobs that are not at work; one of this job is of an earlier attempt."""
+    jobs = [(name, job_id) for name in names if (job_id := job_of_staging(name)) is not None]
+    return [name for name, job_id in jobs if job_id == attempt.job_id or not _is_at_work(view, job_id)]
 
 
 def _is_at_work(view: CatalogView, job_id: JobId) -> bool:

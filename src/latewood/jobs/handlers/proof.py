@@ -4,25 +4,50 @@ Returns what is wrong instead of raising: a scrub goes on, and a repair chooses 
 (a store that does not answer, a missing key) is raised: it says nothing about the chunk.
 """
 
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from typing import Final, NamedTuple, TypeVar
 
-from latewood.archive.chunk_reader import ChunkReader, open_chunk
-from latewood.archive.source import FileSource
-from latewood.archive.source import digest_of as digest_of_source
-from latewood.archive.tier import Tier, verify_object
+from latewood.archive.tier import Tier
 from latewood.catalog.tables import ChunkRecord
-from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UsageError
+from latewood.errors import UsageError
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import digest_of, object_of
+from latewood.jobs.handlers.chunks import digest_of, has_file, object_of
+from latewood.tasks.parcels import parcels
+from latewood.tasks.proof import (
+    MISSING,
+    ChunkLook,
+    ChunkSeen,
+    Contents,
+    file_trouble,
+    look_at_chunks,
+    object_trouble,
+)
 from latewood.types import ChunkId
+
+__all__ = [
+    "MISSING",
+    "Looked",
+    "local_trouble",
+    "look_of",
+    "looked_at",
+    "looked_at_all",
+    "object_key_in",
+    "remote_trouble",
+]
 
 T = TypeVar("T")
 
-MISSING: Final = "it is not there"
-
 _LOOKS_MAX: Final = 16
 """How often a chunk that other jobs move about is looked at again; a later run will find it where it is."""
+
+
+class Looked(NamedTuple):
+    """A chunk that was looked at, and was the same before and after."""
+
+    chunk_id: ChunkId
+    record: ChunkRecord
+    seen: ChunkSeen
 
 
 def local_trouble(attempt: Attempt, record: ChunkRecord) -> str | None:
@@ -31,22 +56,7 @@ def local_trouble(attempt: Attempt, record: ChunkRecord) -> str | None:
     Raises:
         KeyNotFound: it is encrypted, and the key is not given.
     """
-    path = attempt.db.chunk_path(record)
-    try:
-        source = FileSource(attempt.fs, path)
-        try:
-            if digest_of_source(source) != digest_of(record):
-                return "its bytes are not those that were written"
-        finally:
-            source.close()
-        with open_chunk(attempt.fs, path, attempt.db.keys) as reader:
-            return _record_trouble(reader, record)
-    except KeyNotFound:
-        raise
-    except NotFoundError:
-        return MISSING
-    except CorruptError as error:
-        return error.reason
+    return file_trouble(attempt.fs, attempt.db.chunk_path(record), attempt.db.keys_to_read, _contents(record))
 
 
 def remote_trouble(tier: Tier, record: ChunkRecord) -> str | None:
@@ -56,13 +66,7 @@ def remote_trouble(tier: Tier, record: ChunkRecord) -> str | None:
         UsageError: the row names none, or one in another tier.
         AccessDenied, UnavailableError: the tier refused, or did not answer.
     """
-    try:
-        verify_object(tier, object_key_in(tier, record), digest_of(record))
-    except NotFoundError:
-        return MISSING
-    except CorruptError as error:
-        return error.reason
-    return None
+    return object_trouble(tier, object_key_in(tier, record), digest_of(record))
 
 
 def looked_at(attempt: Attempt, chunk_id: ChunkId, look: Callable[[ChunkRecord], T]) -> tuple[ChunkRecord, T] | None:
@@ -80,6 +84,44 @@ def looked_at(attempt: Attempt, chunk_id: ChunkId, look: Callable[[ChunkRecord],
     return None
 
 
+def looked_at_all(
+    attempt: Attempt, chunk_ids: Iterable[ChunkId], look: Callable[[ChunkId, ChunkRecord], ChunkLook]
+) -> Generator[Looked]:
+    """Yield what looks at chunks found, wherever they are done; those not live, or that keep changing, are left out.
+
+    As with `looked_at`, what was found is true of a row that is the same before and after; others are looked at again.
+    """
+    waiting = list(chunk_ids)
+    for _ in range(_LOOKS_MAX):
+        records: dict[ChunkId, ChunkRecord] = {}
+        looks = _looks(attempt, waiting, look, records)
+        waiting = []
+        bundles = parcels(looks, lambda one: one.size_bytes, attempt.parcel_bytes)
+        with closing(attempt.map(look_at_chunks, bundles)) as found:
+            for seen in found:
+                record = records.pop(seen.chunk_id)
+                if attempt.row(seen.chunk_id) == record:
+                    yield Looked(seen.chunk_id, record, seen)
+                else:
+                    waiting.append(seen.chunk_id)
+        if not waiting:
+            return
+
+
+def look_of(attempt: Attempt, chunk_id: ChunkId, record: ChunkRecord) -> ChunkLook:
+    """Return a look at a chunk wherever its row says that it is."""
+    named = object_of(record)
+    return ChunkLook(
+        chunk_id,
+        None if record.checksum is None else _contents(record),
+        record.file_name,
+        str(attempt.db.chunk_path(record)) if has_file(record) else None,
+        named.key if named else None,
+        named.tier if named else None,
+        record.size_bytes,
+    )
+
+
 def object_key_in(tier: Tier, record: ChunkRecord) -> str:
     """Return the key of a chunk's object in a tier.
 
@@ -94,8 +136,19 @@ def object_key_in(tier: Tier, record: ChunkRecord) -> str:
     return found.key
 
 
-def _record_trouble(reader: ChunkReader, record: ChunkRecord) -> str | None:
-    meta = reader.verify()
-    if (meta.shard, meta.sequence_min, meta.sequence_max) != (record.shard, record.sequence_min, record.sequence_max):
-        return "it holds other records than its row says"
-    return None
+def _looks(
+    attempt: Attempt,
+    chunk_ids: Iterable[ChunkId],
+    look: Callable[[ChunkId, ChunkRecord], ChunkLook],
+    records: dict[ChunkId, ChunkRecord],
+) -> Iterator[ChunkLook]:
+    """Yield looks at those that are live, each from its row at the moment when it is asked for."""
+    for chunk_id in chunk_ids:
+        record = attempt.row(chunk_id)
+        if record is not None and record.is_live:
+            records[chunk_id] = record
+            yield look(chunk_id, record)
+
+
+def _contents(record: ChunkRecord) -> Contents:
+    return Contents(digest_of(record), record.shard, record.sequence_min, record.sequence_max)

@@ -4,6 +4,7 @@ A fork shares files and objects with the database that it came from.  Forks take
 any more, durably, before its file or object goes: so whoever is the last to let go sees that it is.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from latewood.archive.tier import Tier
@@ -23,6 +24,16 @@ def is_object_shared(attempt: Attempt, record: ChunkRecord, key: str) -> bool:
     """Say whether another database's row names the object, or may come to: a file that it shares has the same key."""
     others = [other for other in attempt.db.sharers(record.file_name) if not other.purging]
     return any((found.key if (found := object_of(other)) else key) == key for other in others)
+
+
+def removable_file(attempt: Attempt, record: ChunkRecord) -> str | None:
+    """Return the path of a chunk's local file, if no other database claims it."""
+    return None if is_file_shared(attempt, record) else str(attempt.db.chunk_path(record))
+
+
+def removable_objects(attempt: Attempt, record: ChunkRecord, keys: Iterable[str]) -> tuple[str, ...]:
+    """Return those keys of a chunk's objects that no other database needs."""
+    return tuple(key for key in keys if not is_object_shared(attempt, record, key))
 
 
 def remove_file(attempt: Attempt, record: ChunkRecord) -> None:

@@ -29,7 +29,7 @@ from latewood.errors import JobFailed
 from latewood.jobs.handlers.archive import archive_chunk
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, has_file, live_rows, object_of, row_of
-from latewood.jobs.handlers.flush import records_of, segments_from
+from latewood.jobs.handlers.flush import segments_from
 from latewood.jobs.handlers.hydrate import replace_file
 from latewood.jobs.handlers.proof import MISSING, local_trouble, looked_at, remote_trouble
 from latewood.jobs.handlers.registry import Result
@@ -168,7 +168,8 @@ def _mend_from_log(attempt: Attempt, row: Row, trouble: str) -> str | None:
 
 def _written_again(attempt: Attempt, record: ChunkRecord) -> Chunk:
     options = with_options(attempt.db.chunk_options, chunk_bytes=1 << 40)  # One for one.
-    origin = Origin(segments=segments_from(attempt.db.log(record.shard), record.sequence_min))
-    batches = records_of(attempt, record.shard, record.sequence_min, record.sequence_max + 1)
+    log = attempt.db.log(record.shard)
+    origin = Origin(segments=segments_from(log, record.sequence_min))
+    batches = log.arrow_batches(record.sequence_min, record.sequence_max + 1, keys=log.options.keyed)
     (chunk,) = write_chunks(attempt.chunk_site(record.shard, options), batches, origin)
     return chunk

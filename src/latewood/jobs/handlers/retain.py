@@ -8,7 +8,7 @@
 Payload: `grace_ms`.   Order: docs/crash-safety.md
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from latewood.catalog import CatalogView, Op
 from latewood.catalog.ops import DeleteChunk
 from latewood.catalog.tables import ChunkKey, ChunkRecord, JobKind
 from latewood.errors import JobFailed, UsageError
+from latewood.jobs.handlers.archive import needs_upload
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.checkpoint import release_log
 from latewood.jobs.handlers.chunks import (
@@ -28,8 +29,10 @@ from latewood.jobs.handlers.chunks import (
 from latewood.jobs.handlers.expiry import Held, Policy, plan
 from latewood.jobs.handlers.proof import object_key_in
 from latewood.jobs.handlers.registry import Result
-from latewood.jobs.handlers.removal import remove_file, remove_object
+from latewood.jobs.handlers.removal import removable_file, removable_objects
 from latewood.jobs.handlers.troubles import Troubles
+from latewood.tasks.parcels import parcels
+from latewood.tasks.removal import Removal, remove_chunks
 from latewood.types import ChunkId
 
 RETAIN: Final = JobKind.RETAIN
@@ -46,6 +49,8 @@ STEPS: Final = (
     "clean log",
 )
 _ROWS_IN_A_COMMIT: Final = 256
+_REMOVALS_IN_A_TASK: Final = 32
+"""Of an engine with more than one lane: some requests to an archive, one after the other."""
 _MS: Final = 1_000_000
 
 
@@ -53,14 +58,18 @@ def retain(attempt: Attempt) -> Result:
     """Let go of what may go."""
     _expire(attempt)
     _mark(attempt)
-    due = [row for row in attempt.rows() if row.record.purging and _is_over(attempt, row.record)]
+    may_be_put = _upload_is_at_work(attempt)  # After the marks: an upload that begins now leaves them alone.
+    due = [
+        row
+        for row in attempt.rows()
+        if row.record.purging and _is_over(attempt, row.record) and not (may_be_put and needs_upload(row.record))
+    ]
     total, done, troubles = len(due), 0, Troubles(attempt, UsageError, JobFailed)
+    count_max = _REMOVALS_IN_A_TASK if attempt.engine.lanes > 1 else 1
     for at in range(0, total, _ROWS_IN_A_COMMIT):
         batch = due[at : at + _ROWS_IN_A_COMMIT]
-        purged = []
-        for row in batch:
-            with troubles.met_with([row]):
-                purged += [row.chunk_id] if _purge(attempt, row.record) else []
+        removals = parcels(_removals(attempt, batch, troubles), lambda _: 1, count_max)
+        purged = [removal.chunk_id for removal in attempt.map(remove_chunks, removals) if removal.is_all]
         _forget(attempt, purged)
         done += len(batch)
         attempt.context.progress(done, total)
@@ -129,20 +138,38 @@ def _mark(attempt: Attempt) -> None:
         attempt.context.check()
 
 
+def _upload_is_at_work(attempt: Attempt) -> bool:
+    """Say whether an upload may be in the middle of a put, or broke off there and is not repaired yet.
+
+    Its object would come after the row that knows of it went, and nobody would ever remove it: the row waits.
+    """
+    kinds = (JobKind.ARCHIVE, JobKind.MEND)
+    return attempt.context.read(lambda view: any(not view.gate(attempt.db_id, kind).is_open for kind in kinds))
+
+
 def _is_over(attempt: Attempt, record: ChunkRecord) -> bool:
     return (record.purge_after_ms or 0) <= attempt.now_ms()
 
 
-def _purge(attempt: Attempt, record: ChunkRecord) -> bool:
-    """Remove object and file of a chunk; return whether both are gone, or another database's affair."""
-    remove_file(attempt, record)
+def _removals(attempt: Attempt, rows: Sequence[Row], troubles: Troubles) -> Iterator[Removal]:
+    """Yield what goes of each chunk, as it is when it is asked for."""
+    for row in rows:
+        removal: Removal | None = None
+        with troubles.met_with([row]):
+            removal = _removal(attempt, row)
+        if removal is not None:
+            yield removal
+
+
+def _removal(attempt: Attempt, row: Row) -> Removal:
+    """Return what goes of a chunk: file and objects, unless they are another database's affair, or are kept."""
+    record = row.record
+    file = removable_file(attempt, record)
     kept_ms = attempt.db.record.options.retention.purge_remote_after_ms or 0
     is_kept = record.superseded_by is None and (record.purge_after_ms or 0) + kept_ms > attempt.now_ms()
     if object_of(record) is not None and is_kept:
-        return False
-    for key in _keys(attempt, record):
-        remove_object(attempt, attempt.tier(), record, key)
-    return True
+        return Removal(row.chunk_id, file, is_all=False)
+    return Removal(row.chunk_id, file, removable_objects(attempt, record, _keys(attempt, record)))
 
 
 def _keys(attempt: Attempt, record: ChunkRecord) -> list[str]:

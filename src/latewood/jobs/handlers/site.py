@@ -32,7 +32,9 @@ class DatabaseSite(Protocol):
     """Where what a scrub found is written down."""
     chunk_options: ChunkOptions
     keys: KeyRing | None
-    """What new chunks are encrypted with, and old ones read with; None: neither."""
+    """What new chunks are encrypted with; None: not at all."""
+    keys_to_read: KeyRing | None
+    """All keys that there are: a database may have had another one before, or none now."""
     tier: Tier | None
     """Where chunks are archived to; None: nowhere."""
 

@@ -6,6 +6,8 @@ that no eviction trusts it, and a repair is enqueued together with the completio
 """
 
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -15,16 +17,17 @@ from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
 from latewood.catalog.tables import ChunkRecord, LocalAndRemote, RemoteArchived, WalStateRecord
-from latewood.errors import JobFailed, KeyNotFound, UsageError
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, gaps, has_file, live_rows, object_of
 from latewood.jobs.handlers.orphans import strays
-from latewood.jobs.handlers.proof import MISSING, local_trouble, looked_at, remote_trouble
+from latewood.jobs.handlers.proof import MISSING, Looked, look_of, looked_at_all
 from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.report import FINDINGS_MAX, ScrubFinding, ScrubReport, Severity, store_report
 from latewood.log.layout import Layout
+from latewood.log.verify import Verification
 from latewood.queue.verify import verify_queue
+from latewood.tasks.segments import looks_at_records
 
 if TYPE_CHECKING:
     from latewood.types import ChunkId
@@ -37,8 +40,10 @@ def verify(attempt: Attempt) -> Result:
     scrub = _Scrub(attempt)
     for shard in attempt.shards:
         scrub.log(shard)
-    for row in live_rows(scrub.rows):
-        scrub.chunk(row)
+    live = [row.chunk_id for row in live_rows(scrub.rows)]
+    with closing(looked_at_all(attempt, live, partial(look_of, attempt))) as found:
+        for looked in found:
+            scrub.chunk(looked)
     scrub.strays()
     ops = mending(attempt, sorted(scrub.broken))
     attempt.step("write report")
@@ -60,9 +65,9 @@ class _Scrub:
     def log(self, shard: int) -> None:
         """Check a log in depth, and that the chunks before it leave no gap."""
         log = self._attempt.db.log(shard)
-        found = verify_queue(self._attempt.fs, Layout(log.path), deep=True)
+        found = self._verified(Layout(log.path))
         if not found.is_sound:  # Segments may have been retired under it: only what is found twice is believed.
-            found = verify_queue(self._attempt.fs, Layout(log.path), deep=True)
+            found = self._verified(Layout(log.path))
         self._segments += found.segments_checked
         self._records += found.records_checked
         for finding in found.findings:
@@ -77,25 +82,21 @@ class _Scrub:
             problem = f"neither chunks nor the log have records {state.last_applied_sequence} to {first - 1}"
             self._note("damage", str(log.path), problem, shard=shard)
 
-    def chunk(self, row: Row) -> None:
-        """Check a chunk wherever its row says that it is."""
-        try:
-            looked = looked_at(self._attempt, row.chunk_id, self._troubles)
-        except (KeyNotFound, UsageError, JobFailed) as error:  # Nothing to repair: a key or a tier is not given.
-            self._note("damage", row.record.file_name, f"it cannot be read: {error}", row)
+    def chunk(self, looked: Looked) -> None:
+        """Note what is wrong with a chunk wherever its row says that it is."""
+        record, seen, row = looked.record, looked.seen, Row(looked.chunk_id, looked.record)
+        if seen.unreadable is not None:  # Nothing to repair: a key or a tier is not given.
+            self._note("damage", record.file_name, f"it cannot be read: {seen.unreadable}", row)
             return
-        if looked is None:
-            return
-        record, (local, remote) = looked
         self._took(record)
-        if local is not None:
-            is_harmless = local == MISSING and object_of(record) is not None
+        if seen.local is not None:
+            is_harmless = seen.local == MISSING and object_of(record) is not None
             path = str(self._attempt.db.chunk_path(record))
-            self._note("warning" if is_harmless else "damage", path, local, row)
-        if remote is not None:
-            self._note("damage", self._attempt.db.object_key(record), remote, row)
+            self._note("warning" if is_harmless else "damage", path, seen.local, row)
+        if seen.remote is not None:
+            self._note("damage", self._attempt.db.object_key(record), seen.remote, row)
             self._attempt.change("commit doubt", row.chunk_id, _doubted)
-        if local is not None or remote is not None:
+        if seen.local is not None or seen.remote is not None:
             self.broken.add(row.chunk_id)
 
     def strays(self) -> None:
@@ -125,10 +126,11 @@ class _Scrub:
             findings=tuple(self._findings[:FINDINGS_MAX]),
         )
 
-    def _troubles(self, record: ChunkRecord) -> tuple[str | None, str | None]:
-        """Return what is wrong with the file that a row claims, and with the object."""
-        local = local_trouble(self._attempt, record) if has_file(record) else None
-        return local, remote_trouble(self._attempt.tier(), record) if object_of(record) else None
+    def _verified(self, layout: Layout) -> Verification:
+        """Check a log; its segments are looked at by the engine, if that does more than a few threads here would."""
+        engine, check = self._attempt.engine, self._attempt.context.check
+        looks = partial(looks_at_records, engine, layout, check=check) if engine.lanes > 1 else None
+        return verify_queue(self._attempt.fs, layout, deep=True, looks=looks)
 
     def _unknown_keys(self, tier: Tier) -> Iterator[str]:
         db = self._attempt.db

@@ -1,0 +1,112 @@
+"""Make the catalog of a store again, and put it in place.
+
+Order: 1. Nobody else writes: the store's lock.  2. The new catalog, under another name, whole and closed.  3. What was
+there gets a name of its own.  4. The new one gets the store's name.  A cut before 4 leaves no catalog, and it can be
+made again; nothing else is ever changed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from latewood.catalog import Catalog
+from latewood.clock import SystemClock
+from latewood.errors import NotFoundError
+from latewood.format.store_layout import StoreLayout
+from latewood.fs import PosixFS
+from latewood.runtime.opening import load_settings, open_archive, open_keys
+from latewood.runtime.rebuild import DatabaseReport, Progress, rebuild_catalog
+
+if TYPE_CHECKING:
+    from latewood.tasks.engine import Engine
+
+_LOCK_SUFFIX: Final = ".writer"
+_LEFT_BY_LMDB: Final = ("-lock", _LOCK_SUFFIX)
+_MS: Final = 1_000_000
+
+
+class Remade(NamedTuple):
+    """What became of a store's catalog."""
+
+    databases: list[DatabaseReport]
+    kept: Path | None
+    """What the old one is called now; None: there was none, or nothing was put in place."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything could be read, and no record is missing."""
+        return not any(report.gaps or report.problems for report in self.databases)
+
+
+def check_is_store(root: Path) -> StoreLayout:
+    """Return the layout of a store whose catalog may be lost.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    layout = StoreLayout(root)
+    if not layout.databases.is_dir():
+        message = f"there is no store at {root}: it has no directory {layout.databases.name!r}"
+        raise NotFoundError(message)
+    return layout
+
+
+def remake_catalog(
+    root: Path, *, dry_run: bool = False, engine: "Engine | None" = None, progress: Progress | None = None
+) -> Remade:
+    """Make a new catalog from what is on the disk and in the archive; with `dry_run`, only say what it would have.
+
+    `engine` reads the chunks; None: this thread does.
+
+    Raises:
+        NotFoundError: there is no store.
+        Locked: another process has it open to write.
+        AccessDenied, UnavailableError: the archive refused, or did not answer.
+    """
+    fs, layout = PosixFS(), check_is_store(root)
+    lock = None if dry_run else fs.lock(layout.catalog.with_name(layout.catalog.name + _LOCK_SUFFIX))
+    try:
+        with _new_catalog(fs, layout) as made:
+            reports = _rebuilt(fs, layout, made, engine, progress)
+            return Remade(reports, None if dry_run else _put_in_place(fs, layout, made))
+    finally:
+        if lock is not None:
+            lock.close()
+
+
+@contextmanager
+def _new_catalog(fs: PosixFS, layout: StoreLayout) -> Iterator[Path]:
+    """Yield the path of a catalog that is made anew; whatever is left of it at the end is removed."""
+    path = layout.catalog.with_name(f"{layout.catalog.name}.new")
+    leftovers = [path, *(path.with_name(path.name + suffix) for suffix in _LEFT_BY_LMDB)]
+    try:
+        _remove(fs, leftovers)  # Of a run that was cut.
+        yield path
+    finally:
+        _remove(fs, leftovers)
+
+
+def _rebuilt(
+    fs: PosixFS, layout: StoreLayout, path: Path, engine: "Engine | None", progress: Progress | None
+) -> list[DatabaseReport]:
+    settings = load_settings(layout.root, fs)
+    tier, keys = open_archive(settings, layout.root, fs), open_keys(settings, layout.root, fs)
+    with Catalog.open(path, settings.catalog) as catalog:
+        return rebuild_catalog(fs, layout, catalog, tier, keys, engine=engine, progress=progress)
+
+
+def _put_in_place(fs: PosixFS, layout: StoreLayout, made: Path) -> Path | None:
+    kept = None
+    if fs.exists(layout.catalog):
+        kept = layout.catalog.with_name(f"{layout.catalog.name}.{SystemClock().now_ns() // _MS}.old")
+        fs.rename(layout.catalog, kept)
+    fs.rename(made, layout.catalog)
+    fs.sync_directory(layout.root)
+    return kept
+
+
+def _remove(fs: PosixFS, paths: list[Path]) -> None:
+    for path in paths:
+        with suppress(NotFoundError):
+            fs.remove(path)

@@ -1,0 +1,44 @@
+"""Removes files and objects of chunks that nobody needs any more.
+
+Whoever plans it has made sure that no row of any database claims them.  A chunk's name is never used again, so a
+removal that comes late, or twice, removes nothing else.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from latewood.errors import NotFoundError
+from latewood.tasks.engine import Tools
+from latewood.types import ChunkId
+
+
+class Removal(NamedTuple):
+    """What goes of one chunk."""
+
+    chunk_id: ChunkId
+    file: str | None
+    keys: tuple[str, ...] = ()
+    """Of objects in the archive."""
+    is_all: bool = True
+    """Whether nothing is left of it then."""
+
+
+def remove_chunks(task: tuple[Removal, ...], tools: Tools) -> Iterator[Removal]:
+    """Yield each removal once it is durable."""
+    for removal in task:
+        if removal.file is not None and tools.fs.exists(Path(removal.file).parent):
+            _remove_file(Path(removal.file), tools)
+        for key in removal.keys:
+            tools.step("remove object")
+            tools.tier().delete(key)
+        yield removal
+
+
+def _remove_file(path: Path, tools: Tools) -> None:
+    tools.step("remove file")
+    with suppress(NotFoundError):  # An earlier attempt came as far as this, or there was none.
+        tools.fs.remove(path)
+    tools.step("sync directory")
+    tools.fs.sync_directory(path.parent)
