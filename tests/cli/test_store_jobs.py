@@ -237,4 +237,4 @@ def test_a_lost_catalog_is_made_again(lake: Path) -> None:
     assert payloads(lake) == expected(range(60))
     assert len(list(lake.glob("catalog.mdb.*.old"))) == 1
     assert not list(lake.glob("catalog.mdb.new*"))
-    assert "no store" in complaint("rebuild", "--catalog", lake / "none", "--yes", code=3)
+    assert "this is about a store" in complaint("rebuild", "--catalog", lake / "none", "--yes", code=3)

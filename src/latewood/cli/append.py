@@ -13,6 +13,7 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.interruption import Interruption
 from latewood.cli.key_rule import KeyRule
 from latewood.cli.opening import is_log, open_to_append
+from latewood.cli.place import check_no_shard
 from latewood.cli.store_argument import database_at
 from latewood.limits import U64_MAX
 
@@ -62,6 +63,7 @@ def append(
         with interruption.held_back(), database_sink(place) as sink:
             return run(sink, keys.decoder(ext_id, keyed=sink.keyed), interruption)
     refuse_options({"key_from": key_from, "key_separator": key_separator}, "a database of a store")
+    check_no_shard(directory, "name the database, as STORE/DATABASE")
     is_new = not is_log(directory)
     with interruption.held_back(), open_to_append(directory, **_in_words_of_the_library(options)) as log:
         if is_new:

@@ -9,6 +9,7 @@ from latewood.cli.arguments import PATH, SIZE
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.measurement import MEASUREMENTS, Result, measure
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import check_is_directory
 from latewood.cli.progress import progress
 from latewood.fs.disk import describe_disk
 
@@ -23,6 +24,7 @@ def bench(directory: Path, payload_bytes: int, seconds: float, output: Output) -
 
     The log is made in a directory of its own, which is removed.
     """
+    check_is_directory(directory)
     disk = describe_disk(directory)
     say(f"{kernel.NAME} kernel, {disk.kind or 'unknown'} file system, payloads of {payload_bytes:,} bytes")
     results = []

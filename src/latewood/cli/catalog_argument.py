@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from latewood.cli.arguments import PATH
+from latewood.cli.place import Kind, kind_of, no_store
 from latewood.errors import NotFoundError
+from latewood.format.store_layout import CATALOG_NAME
 
 if TYPE_CHECKING:
     from latewood.catalog import Catalog, Mode
 
 F = TypeVar("F", bound=Callable[..., Any])
-CATALOG_NAME: Final = "catalog.mdb"
-"""What the catalog is called in the directory of a store."""
 
 
 def catalog_argument(function: F) -> F:
@@ -24,9 +24,13 @@ def catalog_argument(function: F) -> F:
 
 def check_is_there(path: Path) -> None:
     """Raise NotFoundError if there is no catalog: opening one to write would make it."""
-    if not path.exists():
-        message = f"there is no catalog at {path}"
-        raise NotFoundError(message)
+    if path.exists():
+        return
+    named = path.parent if path.name == CATALOG_NAME else path
+    if kind_of(named) in (Kind.DATABASE, Kind.LOG, Kind.SHARD):
+        raise no_store(named)
+    message = f"there is no catalog at {path}; give a store, which `latewood db create` makes, or the file of a catalog"
+    raise NotFoundError(message)
 
 
 def open_catalog(path: Path, mode: "Mode" = "r") -> "Catalog":

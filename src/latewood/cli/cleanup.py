@@ -10,6 +10,9 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.human import format_size
 from latewood.cli.opening import open_to_change, open_to_read
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import is_store
+from latewood.cli.store_argument import database_at
+from latewood.errors import UsageError
 from latewood.log.listing import SegmentInfo, list_segments
 from latewood.queue import Queue, RetentionPolicy
 
@@ -42,7 +45,14 @@ def cleanup(
 
     Without readers nothing is deleted, unless --max-bytes or --max-age say what may go.  The log must not be open to
     write; --dry-run works beside a writer.
+
+    A store takes care of its own logs: `latewood flush` lets go of what is in chunks, and `latewood retain` of chunks.
     """
+    if is_store(directory) or database_at(directory):
+        raise UsageError(
+            f"{directory} is of a store, which cleans its logs itself: `latewood flush` lets them go of what is in "
+            "chunks, and `latewood retain` lets go of chunks"
+        )
     policy = RetentionPolicy(max_bytes=max_bytes, max_age_ms=max_age, ignore_readers_silent_ms=silent)
     with open_to_read(directory) if dry_run else open_to_change(directory) as log:
         log.retention = policy

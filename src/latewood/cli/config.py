@@ -7,6 +7,7 @@ import click
 from latewood.cli.arguments import PATH
 from latewood.cli.errors import ExitCode
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import Kind, kind_of, no_store
 
 _COLUMNS = ("key", "value", "origin", "variable")
 _BRIEF = ("key", "value", "origin")
@@ -27,6 +28,8 @@ def show(path: Path, output: Output, *, set_only: bool) -> int:
     The environment counts before latewood.toml in the store's directory, and that before the default.  The store need
     not be there yet.
     """
+    if kind_of(path) not in (Kind.STORE, Kind.DIRECTORY, Kind.NOTHING):
+        raise no_store(path)
     from latewood.fs import PosixFS  # noqa: PLC0415 - as below
     from latewood.runtime.opening import load_settings  # noqa: PLC0415 - LMDB and Arrow, not for the help
 

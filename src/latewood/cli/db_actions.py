@@ -7,6 +7,7 @@ from latewood.catalog.tables import DbTombstoned
 from latewood.cli.confirmation import ask
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output
+from latewood.cli.place import check_free
 from latewood.cli.store_argument import DatabasePath, find_database, open_store
 from latewood.cli.store_figures import DATABASE_BRIEF, DATABASE_COLUMNS, database_row, option_fields, shard_rows
 from latewood.runtime import Store
@@ -32,6 +33,7 @@ _DONE = {"drain": "takes no more records", "activate": "takes records"}
 def create_database(path: Path, name: str, shards: int, options: dict[str, Any], *, if_missing: bool) -> int:
     """Do what `latewood db create` says."""
     chosen = {_OPTIONS[option]: value for option, value in options.items() if value is not None}
+    check_free(path, f"`latewood db create STORE {name}` makes one there")
     with Store.open(path) as store:
         if any(record.name == name for _, record in store.databases()):
             say(f"there is a database {name!r} in {path} already")

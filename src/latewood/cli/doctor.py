@@ -12,6 +12,7 @@ from latewood.cli.arguments import PATH
 from latewood.cli.diagnosis import Check, Facts, diagnose
 from latewood.cli.errors import ExitCode
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import check_is_directory
 from latewood.cli.version import package_version
 from latewood.fs import PosixFS
 from latewood.fs.disk import cpu_features, describe_disk, median_sync_ns
@@ -34,6 +35,7 @@ def doctor(directory: Path, output: Output) -> int:
 
 
 def _facts(directory: Path) -> Facts:
+    check_is_directory(directory)
     disk = describe_disk(directory)
     return Facts(
         version=package_version(),

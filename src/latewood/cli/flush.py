@@ -4,18 +4,21 @@ from pathlib import Path
 
 import click
 
+from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.output import Output
 from latewood.cli.store_jobs import job_options
 
 
 @click.command()
 @job_options
+@engine_options
 @click.option("--sealed-only", is_flag=True, help="Leave the open segments alone.")
 @click.option("--keep-log", is_flag=True, help="Do not let the logs go of what is in chunks.")
 def flush(
     path: Path,
     names: tuple[str, ...],
     output: Output,
+    choice: EngineChoice,
     *,
     wait: bool,
     workers: int | None,
@@ -30,4 +33,5 @@ def flush(
     from latewood.cli.store_job_run import Work, run_work  # noqa: PLC0415 - LMDB and Arrow, not for the help
 
     work = [Work("flush", {} if sealed_only else {"seal": True})]
-    return run_work(path, names, work if keep_log else [*work, Work("checkpoint")], output, wait=wait, workers=workers)
+    work += [] if keep_log else [Work("checkpoint")]
+    return run_work(path, names, work, output, wait=wait, workers=workers, choice=choice)

@@ -1,4 +1,4 @@
-"""`latewood info DIR`: a log in figures."""
+"""`latewood info DIR`: a log, or a database of a store, in figures."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +9,7 @@ from latewood.cli.arguments import directory
 from latewood.cli.errors import ExitCode
 from latewood.cli.opening import open_to_read
 from latewood.cli.output import Output, output_format
+from latewood.cli.store_argument import database_at
 from latewood.log.inheritance import inherited_options
 from latewood.log.layout import Layout
 from latewood.log.stats import allocated_bytes
@@ -24,7 +25,13 @@ def info(directory: Path, output: Output) -> int:
 
     `size` is what is written; `allocated` is what the files take on disk, with the room that the open segment, and the
     one prepared to follow it, reserve.
+
+    DIR may also be a database, named as STORE/DATABASE; `latewood db info` says the same of it.
     """
+    if place := database_at(directory):
+        from latewood.cli.db_actions import show_database  # noqa: PLC0415 - LMDB, only for a store
+
+        return show_database(place, output)
     with open_to_read(directory) as log:
         output.show(_figures(log))
     return ExitCode.OK

@@ -7,6 +7,7 @@ import click
 from latewood.cli.arguments import directory, segment_options
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.opening import is_log, open_to_append
+from latewood.cli.place import check_free
 
 
 @click.command()
@@ -21,6 +22,7 @@ def init(directory: Path, segment_bytes: int | None, index_interval: int | None,
     if is_log(directory):
         say(f"there is a log at {directory} already")
         return ExitCode.OK if if_missing else ExitCode.FAILED
+    check_free(directory, "`latewood db create` makes one")
     open_to_append(directory, segment_bytes_max=segment_bytes, index_interval=index_interval).close()
     say(f"made an empty log at {directory}")
     return ExitCode.OK

@@ -7,12 +7,18 @@ import click
 from latewood.cli.arguments import PATH
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output, output_format
-from latewood.errors import UsageError
+from latewood.cli.place import Kind, kind_of
+from latewood.errors import NotFoundError, UsageError
 from latewood.fs import PosixFS
 from latewood.log.summary import SegmentSummary, summarize
 
 _MAGIC = b"LWSEGMNT"
-_EXAMPLE = "segments/2026/01/31/000000000.q"
+_SUCH = "files such as segments/2026/01/31/000000000.q"
+_DIRECTORIES = {
+    Kind.LOG: "a log: `latewood info` shows it, and `latewood segments` lists its segments",
+    Kind.SHARD: "a shard of a store: `latewood segments` lists its segments",
+    Kind.STORE: "a store: `latewood status` shows it, and `latewood chunks inspect` looks into its chunks",
+}
 _ROLES = {
     "manifest.1": "a slot of the manifest: `latewood segments` lists what it names",
     "manifest.2": "a slot of the manifest: `latewood segments` lists what it names",
@@ -35,6 +41,9 @@ def inspect(segment: Path, output: Output, *, deep: bool) -> int:
     append cuts; `latewood verify` can tell.
     """
     _check_is_segment(segment)
+    if not segment.exists():
+        message = f"there is no file {segment}; `latewood segments` lists those of a log, {_SUCH}"
+        raise NotFoundError(message)
     summary = summarize(PosixFS(), segment, deep=deep)
     output.show(_fields(summary))
     if summary.problem:
@@ -46,12 +55,13 @@ def inspect(segment: Path, output: Output, *, deep: bool) -> int:
 def _check_is_segment(path: Path) -> None:
     """Tell a file that never was a segment from one that is damaged."""
     if path.is_dir():
-        inside = "a log: `latewood info` shows it" if (path / "manifest.current").exists() else "a directory"
-        message = f"{path} is not a segment but {inside}"
+        message = f"{path} is not a segment but {_DIRECTORIES.get(kind_of(path), 'a directory')}; segments are {_SUCH}"
+    elif kind_of(path) is Kind.DATABASE:
+        message = f"{path} names a database, not a segment: `latewood segments` lists the files of its logs, {_SUCH}"
     elif not path.is_file() or path.suffix == ".q" or ".q." in path.name or _begins_as_segment(path):
         return
     else:
-        message = f"{path} is not a segment but {_role(path)}; segments are files such as {_EXAMPLE}"
+        message = f"{path} is not a segment but {_role(path)}; segments are {_SUCH}"
     raise UsageError(message)
 
 

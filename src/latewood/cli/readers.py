@@ -9,6 +9,7 @@ from latewood.cli.confirmation import ask, confirmed
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.opening import open_to_read
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import check_no_shard
 from latewood.cli.store_argument import database_at
 from latewood.errors import NotFoundError
 from latewood.queue import Queue
@@ -101,6 +102,7 @@ def seek(
             output,
             create=create,
         )
+    _check_is_not_of_a_store(directory, name)
     with open_to_read(directory) as log:
         before = None if create and name not in _names(log) else _find(log, name).sequence
         if time_ns is not None:
@@ -124,6 +126,7 @@ def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
         from latewood.cli.database_readers import remove_reader  # noqa: PLC0415 - as above
 
         return remove_reader(place, name, dry_run=dry_run, yes=yes)
+    _check_is_not_of_a_store(directory, name)
     with open_to_read(directory) as log:
         found = _find(log, name)
         reader = f"reader {name!r} ({'damaged' if found.lag is None else f'at {found.sequence}, lag {found.lag:,}'})"
@@ -136,6 +139,12 @@ def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
             say("nothing was removed")
             return ExitCode.FAILED
     return ExitCode.OK
+
+
+def _check_is_not_of_a_store(directory: Path, name: str) -> None:
+    """Keep the reader that a store has in each of its shards from being moved: it holds what no chunk has yet."""
+    if name.startswith("latewood-"):
+        check_no_shard(directory, "`latewood flush` moves it on")
 
 
 def _names(log: Queue) -> list[str]:

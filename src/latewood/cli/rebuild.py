@@ -1,13 +1,16 @@
 """`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments, or the catalog of a store."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from latewood.cli.arguments import directory
 from latewood.cli.confirmation import ask, confirmed
+from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import check_rebuildable
 from latewood.cli.progress import progress
 from latewood.fs import PosixFS
 from latewood.log import rebuild as library
@@ -19,8 +22,18 @@ from latewood.log.layout import Layout
 @confirmed
 @click.option("--accept-loss", is_flag=True, help="Go ahead though records are missing or a segment is damaged.")
 @click.option("--catalog", "is_catalog", is_flag=True, help="DIR is a store: make its catalog again.")
+@engine_options
 @output_format
-def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept_loss: bool, is_catalog: bool) -> int:
+def rebuild(
+    directory: Path,
+    output: Output,
+    choice: EngineChoice,
+    *,
+    dry_run: bool,
+    yes: bool,
+    accept_loss: bool,
+    is_catalog: bool,
+) -> int:
     """Read the segments of the log in DIR and write a manifest of those that are sound.
 
     Segments are never touched.  With problems, such as a missing segment, nothing is written unless --accept-loss is
@@ -32,26 +45,45 @@ def rebuild(directory: Path, output: Output, *, dry_run: bool, yes: bool, accept
     With --catalog, DIR is a store whose catalog is lost or damaged.  It is made again from `database.json`, the logs,
     the chunks and the archive; what was there is kept beside it, under another name.  Jobs are lost, and records are
     not.  Exits 4 if something could not be read.
+
+    With --engine spark it is Spark's executors that read segments, chunks and objects; they must see DIR under the same
+    path.
     """
+    check_rebuildable(directory, is_catalog=is_catalog)
     if is_catalog:
         from latewood.cli.catalog_rebuild import rebuild_store  # noqa: PLC0415 - LMDB and Arrow, only for a store
 
-        return rebuild_store(directory, output, dry_run=dry_run, yes=yes)
+        return rebuild_store(directory, output, choice, dry_run=dry_run, yes=yes)
     look_first = not dry_run and not yes
-    found = _rebuild(directory, dry_run=dry_run or look_first, accept_loss=accept_loss)
+    looks = _looks(directory, choice)
+    found = _rebuild(directory, looks, dry_run=dry_run or look_first, accept_loss=accept_loss)
     if look_first and (accept_loss or not found.problems):
         if not ask(_question(found), yes=yes):
             say("nothing was written")
             return ExitCode.FAILED
-        found = _rebuild(directory, dry_run=False, accept_loss=accept_loss)
+        found = _rebuild(directory, looks, dry_run=False, accept_loss=accept_loss)
     summary = {name: value for name, value in found._asdict().items() if name != "problems"}
     output.report(summary, "problems", library.Problem._fields, found.problems)
     return _judge(found, dry_run=dry_run)
 
 
-def _rebuild(directory: Path, *, dry_run: bool, accept_loss: bool) -> library.RebuildReport:
+def _looks(directory: Path, choice: EngineChoice) -> library.Looks | None:
+    engine = choice.engine(directory)
+    if engine is None:
+        return None
+    from latewood.tasks.segments import looks_at_ends  # noqa: PLC0415 - only then
+
+    return partial(looks_at_ends, engine)
+
+
+def _rebuild(
+    directory: Path, looks: library.Looks | None, *, dry_run: bool, accept_loss: bool
+) -> library.RebuildReport:
+    layout = Layout(directory.absolute() if looks else directory)
     with progress("rebuild") as report:
-        return library.rebuild(PosixFS(), Layout(directory), dry_run=dry_run, accept_loss=accept_loss, progress=report)
+        return library.rebuild(
+            PosixFS(), layout, dry_run=dry_run, accept_loss=accept_loss, progress=report, looks=looks
+        )
 
 
 def _question(found: library.RebuildReport) -> str:

@@ -5,17 +5,20 @@ from pathlib import Path
 import click
 
 from latewood.cli.confirmation import confirmed
+from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.output import Output
 from latewood.cli.store_jobs import job_options
 
 
 @click.command()
 @job_options
+@engine_options
 @confirmed
 def retain(
     path: Path,
     names: tuple[str, ...],
     output: Output,
+    choice: EngineChoice,
     *,
     wait: bool,
     workers: int | None,
@@ -32,4 +35,4 @@ def retain(
 
     if not may_retain(path, names, output, dry_run=dry_run, yes=yes):
         return int(not dry_run)
-    return run_work(path, names, [Work("retain")], output, wait=wait, workers=workers)
+    return run_work(path, names, [Work("retain")], output, wait=wait, workers=workers, choice=choice)

@@ -23,5 +23,5 @@ def doctor(output: Output) -> int:
     facts = gather()
     checks = diagnose(facts)
     output.rows(SparkCheck._fields, checks)
-    needed = {"pyspark", "pandas", "pyarrow", "java", "format", "workers"}
+    needed = {"pyspark", "pandas", "pyarrow", "java", "connect", "format", "workers"}
     return ExitCode.FAILED if any(check.check in needed and check.advice for check in checks) else ExitCode.OK

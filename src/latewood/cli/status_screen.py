@@ -27,6 +27,7 @@ from latewood.cli.store_figures import (
 )
 from latewood.cli.store_job_run import COLUMNS as JOB_COLUMNS
 from latewood.cli.store_job_run import record_cells
+from latewood.cli.store_keys import KEY_COLUMNS, key_rows
 from latewood.runtime import Store
 from latewood.runtime.database import ShardStats
 
@@ -93,6 +94,7 @@ def _sections(store: Store) -> list[Section]:
         Section("shards", _SHARD_COLUMNS, [(one.name, *row) for one in opened for row in shard_rows(one)]),
         Section("readers", READER_COLUMNS, [row for one in opened for row in reader_rows(one)], READER_BRIEF),
         Section("tiers", TIER_COLUMNS, [tuple(one) for one in tier_figures(chunks)]),
+        Section("keys", KEY_COLUMNS, key_rows(store)),
         Section("jobs", JOB_COLUMNS, [record_cells(store, job) for job in jobs[-_JOBS_MAX:]]),
     ]
 

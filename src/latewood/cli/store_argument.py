@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from latewood.cli.arguments import PATH
-from latewood.cli.catalog_argument import CATALOG_NAME
+from latewood.cli.place import is_store, no_store
 from latewood.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from latewood.runtime import Database, Store
     from latewood.runtime.store import Mode
+    from latewood.tasks.engine import Engine
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,11 +48,6 @@ def database_argument(function: F) -> F:
     return click.argument("place", metavar="STORE/DATABASE", type=PATH, callback=_database_path)(function)
 
 
-def is_store(path: Path) -> bool:
-    """Say whether a directory is a store."""
-    return (path / CATALOG_NAME).exists()
-
-
 def database_at(path: Path) -> DatabasePath | None:
     """Return the database that a path names; None if it names a log, or nothing.
 
@@ -59,7 +55,7 @@ def database_at(path: Path) -> DatabasePath | None:
         UsageError: it names a store.
     """
     if is_store(path):
-        message = f"{path} is a store; name one of its databases, as in {path / 'clicks'}"
+        message = f"{path} is a store; name one of its databases, as in {path / 'clicks'}: `latewood db ls` lists them"
         raise UsageError(message)
     if path.exists() or not path.name or not is_store(path.parent):
         return None
@@ -76,23 +72,23 @@ def located(path: Path, names: Sequence[str]) -> StorePlace:
         return StorePlace(path, tuple(names))
     if path.name and not path.exists() and is_store(path.parent):
         return StorePlace(path.parent, (path.name, *names))
-    message = f"there is no store at {path}; `latewood db create` makes one"
-    raise NotFoundError(message)
+    raise no_store(path)
 
 
-def open_store(root: Path, mode: "Mode" = "r") -> "Store":
-    """Open a store that must be there.
+def open_store(root: Path, mode: "Mode" = "r", engine: "Engine | None" = None) -> "Store":
+    """Open a store that must be there; `engine` does what its jobs do to files.
 
     Raises:
         NotFoundError: there is none.
         Locked: another process has it open to write, and so wants this.
     """
     if not is_store(root):
-        message = f"there is no store at {root}; `latewood db create` makes one"
-        raise NotFoundError(message)
+        raise no_store(root)
     from latewood.runtime import Store  # noqa: PLC0415 - LMDB and Arrow are loaded only when a command runs
 
-    return Store.open(root, mode=mode)
+    store = Store.open(root, mode=mode)
+    store.engine = engine
+    return store
 
 
 def find_database(store: "Store", name: str) -> "Database":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from latewood.catalog.tables import FailedPermanent, JobKind, JobRecord
+from latewood.cli.engine_option import HERE, EngineChoice
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.job_rows import state_name
 from latewood.cli.output import Output
@@ -14,9 +15,6 @@ from latewood.cli.progress import progress
 from latewood.cli.store_argument import chosen_names, located, open_store
 from latewood.errors import UniqueJobAlreadyPending, UsageError
 from latewood.jobs import WorkerPool, kind_name
-from latewood.jobs.handlers.hydrate import HYDRATE
-from latewood.jobs.handlers.repair import MEND
-from latewood.jobs.handlers.retain import RETAIN
 from latewood.runtime import Store
 from latewood.types import JobId
 
@@ -26,10 +24,11 @@ KINDS: Final[Mapping[str, int]] = {
     "compact": JobKind.COMPACT,
     "archive": JobKind.ARCHIVE,
     "evict": JobKind.EVICT,
-    "hydrate": HYDRATE,
-    "retain": RETAIN,
+    "hydrate": JobKind.HYDRATE,
+    "retain": JobKind.RETAIN,
     "verify": JobKind.VERIFY,
-    "mend": MEND,
+    "mend": JobKind.MEND,
+    "rekey": JobKind.REKEY,
 }
 _NAMES: Final = {kind: name for name, kind in KINDS.items()}
 COLUMNS: Final = ("job_id", "kind", "database", "state", "attempts", "done", "total", "error")
@@ -53,17 +52,18 @@ def run_work(
     wait: bool,
     workers: int | None,
     check: Callable[[Store], None] | None = None,
+    choice: EngineChoice = HERE,
 ) -> int:
-    """Enqueue jobs and print them; with `wait`, run them first, one kind after the other.
+    """Enqueue jobs and print them; with `wait`, or on Spark, run them first, one kind after the other.
 
-    `check` refuses a store that none of them could succeed in.
+    `check` comes first, and refuses a store that none of them could succeed in.
     """
     place = located(path, names)
-    with open_store(place.root, "w") as store:
+    with open_store(place.root, "w", choice.engine(place.root)) as store:
         if check is not None:
             check(store)
         chosen = chosen_names(store, place.names)
-        if not wait:
+        if not wait and not choice.is_spark:
             jobs = [job for one in work for job in enqueue(store, one, chosen)]
             output.rows(COLUMNS, [job_cells(store, job) for job in jobs])
             return ExitCode.OK

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from latewood.cli.engine_option import EngineChoice
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output
 from latewood.cli.store_argument import chosen_names, find_database, located, open_store
@@ -13,10 +14,10 @@ from latewood.runtime import Store
 _COLUMNS = ("database", "severity", "where", "problem", "shard", "chunk_id")
 
 
-def verify_store(path: Path, output: Output) -> int:
+def verify_store(path: Path, output: Output, choice: EngineChoice) -> int:
     """Do what `latewood verify` says of a store."""
     place = located(path, ())
-    with open_store(place.root, "w") as store:
+    with open_store(place.root, "w", choice.engine(place.root)) as store:
         names = chosen_names(store, place.names)
         with working(store, None):
             jobs = enqueue(store, Work("verify"), names)

@@ -1,25 +1,30 @@
 """`latewood verify DIR`: check that a log, or a store, is sound."""
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from latewood.cli.arguments import directory
+from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output, output_format
+from latewood.cli.place import is_store
 from latewood.cli.progress import progress
-from latewood.cli.store_argument import database_at, is_store
+from latewood.cli.store_argument import database_at
+from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.log.layout import Layout
-from latewood.log.verify import Finding
+from latewood.log.verify import Finding, Looks
 from latewood.queue.verify import verify_queue
 
 
 @click.command()
 @directory
 @click.option("--deep", is_flag=True, help="Read every record and check its checksum.")
+@engine_options
 @output_format
-def verify(directory: Path, output: Output, *, deep: bool) -> int:
+def verify(directory: Path, output: Output, choice: EngineChoice, *, deep: bool) -> int:
     """Check that the log in DIR is sound, without changing it.  Exits 4 if something is damaged.
 
     Manifest, headers, footers and readers are always checked, and the records of the open segment.  Works beside a
@@ -27,13 +32,18 @@ def verify(directory: Path, output: Output, *, deep: bool) -> int:
 
     DIR may also be a store, or a database as STORE/DATABASE.  Then every checksum in every tier is checked, whatever
     --deep says, by a job that runs here; what is broken and has a sound copy is repaired.  Exits 5 beside a writer.
+    With --engine spark the checking is done by Spark's executors, which must see the store under the same path.
     """
     if is_store(directory) or database_at(directory):
         from latewood.cli.store_verify import verify_store  # noqa: PLC0415 - LMDB and Arrow, only for a store
 
-        return verify_store(directory, output)
+        return verify_store(directory, output, choice)
+    if choice.is_spark and not deep:
+        raise UsageError("without --deep a log is checked in no time: --engine spark is for --deep, and for stores")
+    layout = Layout(directory.absolute() if choice.is_spark else directory)
+    looks = _looks(layout, choice)
     with progress("verify") as report:
-        found = verify_queue(PosixFS(), Layout(directory), deep=deep, progress=report)
+        found = verify_queue(PosixFS(), layout, deep=deep, progress=report, looks=looks)
     summary = {
         "path": directory,
         "is_sound": found.is_sound,
@@ -48,3 +58,12 @@ def verify(directory: Path, output: Output, *, deep: bool) -> int:
         if finding.severity == "damage":
             say(f"{finding.path} at byte {finding.offset}: {finding.problem}; {finding.remedy}")
     return ExitCode.CORRUPT
+
+
+def _looks(layout: Layout, choice: EngineChoice) -> Looks | None:
+    engine = choice.engine(layout.root)
+    if engine is None:
+        return None
+    from latewood.tasks.segments import looks_at_records  # noqa: PLC0415 - only then
+
+    return partial(looks_at_records, engine, layout)
