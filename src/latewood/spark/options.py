@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from latewood.errors import UsageError
-from latewood.limits import KiB, MiB, check_name
+from latewood.limits import KiB, check_name
 from latewood.spark.offsets import EARLIEST, LATEST, Bound, parse_offsets, parse_timestamp
 
 VIEWS: Final = ("records", "segments", "chunks", "readers", "jobs", "shards", "plan")
@@ -50,8 +50,6 @@ _POWERS: Final = {"": 0, "k": 1, "m": 2, "g": 3}
 _SWITCHES: Final = {"true": True, "false": False}
 _FROM_THE_EARLIEST: Final = Bound(everywhere=EARLIEST)
 _TO_THE_LATEST: Final = Bound(everywhere=LATEST)
-TARGET_PARTITION_BYTES: Final = 32 * MiB
-"""A task's start costs about as much as reading a tenth of this."""
 
 
 class Range(NamedTuple):
@@ -88,8 +86,8 @@ class ReadOptions:
     """Fail where records that were asked for are gone; else go on behind them."""
 
     partitions_min: int = 1
-    partition_bytes: int = TARGET_PARTITION_BYTES
-    """About so much goes into one task."""
+    partition_bytes: int | None = None
+    """About so much goes into one task, at most; None: a share for each core, within bounds."""
 
     ranges: tuple[Range, ...] | None = None
     """Exactly these records: how `table` pins the part that Spark does not read itself."""
@@ -131,7 +129,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = None) ->
         as_of_generation=_number(values, "asOfGeneration", 0),
         fail_on_data_loss=_switch(values, "failOnDataLoss", default=True),
         partitions_min=_number(values, "minPartitions", 1) or 1,
-        partition_bytes=_size(values, "targetPartitionBytes") or TARGET_PARTITION_BYTES,
+        partition_bytes=_size(values, "targetPartitionBytes"),
         ranges=_ranges(values.get("ranges")),
         records_max=_number(values, "maxOffsetsPerTrigger", 1),
         bytes_max=_size(values, "maxBytesPerTrigger"),

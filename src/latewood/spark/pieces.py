@@ -12,23 +12,22 @@ from typing import Any, Final, NamedTuple, Self
 
 from latewood.archive.chunk_reader import ChunkReader, open_chunk
 from latewood.archive.cover import Piece, cover
-from latewood.archive.keyed import with_keys
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name, parse_object_key
 from latewood.archive.tier import Tier, TierSource
-from latewood.errors import CorruptError, DataLost, KeyNotFound, NotFoundError, UnavailableError
+from latewood.errors import DataLost, KeyNotFound, NotFoundError, UnavailableError
 from latewood.fs import FileSystem, PosixFS
 from latewood.limits import ARROW_RECORDS_MAX, MiB
 from latewood.queue import Queue, open_queue
 from latewood.spark import plan
 from latewood.spark.archive import ArchiveNames, open_archive, open_keys
+from latewood.spark.columns import chunk_columns
 from latewood.spark.offsets import ShardId
 
 _LOOKS_MAX: Final = 3
 """How often a range is looked for again without a record read in between, before it is given up."""
 _BATCH_BYTES: Final = 8 * MiB
 """Payload in one batch from a chunk: what a worker and the JVM hold of it at a time."""
-_SPLIT: Final = ("key", "payload")
 
 
 class ShardSource(NamedTuple):
@@ -71,7 +70,8 @@ class ShardReader:
     def batches(self, start: int, stop: int, chunks: Sequence[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         """Yield Arrow batches of the records from `start` up to `stop`, each once, in order.
 
-        `chunks` are those that were there when this was planned; `columns` are the log's.
+        `chunks` are those that were there when this was planned; `columns` are the log's.  A chunk gives the payload
+        where its length is asked for.
 
         Raises:
             UnavailableError: they are gone from where they were, and nowhere else: plan again.
@@ -132,16 +132,13 @@ class ShardReader:
             yield from self._log_piece(piece, columns)
             return
         with self.open_chunk(piece.chunk) as reader:
-            names = [name for name in columns if name != "key" or reader.keyed]
+            names = chunk_columns(columns, keyed=reader.keyed)
             yield from reader.batches(piece.start, piece.stop, columns=names, rows_max=_rows_max(reader))
 
     def _log_piece(self, piece: Piece[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
-        splits = self._source.keyed and any(name in columns for name in _SPLIT)
-        for batch in self.log.arrow_batches(piece.start, piece.stop):
-            try:
-                yield with_keys(batch) if splits else batch
-            except ValueError as error:
-                raise CorruptError(str(error), self.log.path, 0) from error
+        is_keyed = self._source.keyed
+        names = [name for name in columns if name != "key" or is_keyed]
+        yield from self.log.arrow_batches(piece.start, piece.stop, columns=names or ["sequence"], keys=is_keyed)
 
     def _local(self) -> Iterator[plan.Chunk]:
         for directory in self._source.chunk_dirs:

@@ -1,11 +1,16 @@
 """Ranges of records → input partitions; limits → the end of a micro-batch.  Pure, and without pyspark."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from latewood.archive.cover import Piece, Ranged
+from latewood.limits import MiB
 from latewood.spark.offsets import Offsets, ShardId
+
+TASK_BYTES_MIN: Final = 8 * MiB
+"""A task's start costs about as much as reading this."""
+TASK_BYTES_MAX: Final = 128 * MiB
+"""As much as Spark gives to a task that reads files: what is lost if one fails, and has to be read again."""
 
 
 class Chunk(NamedTuple):
@@ -64,23 +69,31 @@ def clip(span: Span, start: int, stop: int) -> Span:
     return Span(low, high, _share(span.size, high - low, span.stop - span.start))
 
 
-def pack(shards: Sequence[Sequence[Span]], partition_bytes: int, partitions_min: int) -> list[list[Slice]]:
-    """Return what each task reads: about `partition_bytes`, from one or more shards, in order.
+def task_bytes(total: int, cores: int) -> int:
+    """Return how much goes into one task where nobody has said: an equal share for each core, within bounds."""
+    return max(TASK_BYTES_MIN, min(TASK_BYTES_MAX, -(-total // cores)))
 
-    Segments are cut where a task has enough.  No task has more than its share of `partitions_min`, as long as there are
+
+def pack(shards: Sequence[Sequence[Span]], partition_bytes: int, partitions_min: int) -> list[list[Slice]]:
+    """Return what each task reads: at most about `partition_bytes`, all the same, from one or more shards, in order.
+
+    Segments are cut wherever a task has its share.  There are at least `partitions_min` tasks, as long as there are
     records enough.
     """
-    total = sum(span.size for spans in shards for span in spans)
-    target = max(1, min(partition_bytes, total // partitions_min))
-    tasks: list[list[Slice]] = []
-    room = 0
-    for number, spans in enumerate(shards):
-        for part in _cut(spans, target):
-            if part.size > room or not tasks:
-                tasks.append([])
-                room = target
-            _add(tasks[-1], Slice(number, part.start, part.stop))
-            room -= part.size
+    spans = [span for spans in shards for span in spans]
+    tasks_min = -(-sum(span.size for span in spans) // partition_bytes)
+    edges = _edges(spans, max(1, tasks_min, partitions_min))
+    tasks: list[list[Slice]] = [[] for _ in edges]
+    at = task = 0
+    for number, own in enumerate(shards):
+        for start, stop, _ in own:
+            low = start
+            while low < stop:
+                high = min(stop, low + edges[task] - at)
+                _add(tasks[task], Slice(number, low, high))
+                at += high - low
+                task += at == edges[task]
+                low = high
     return tasks
 
 
@@ -127,13 +140,23 @@ def without(start: int, stop: int, taken: Iterable[tuple[int, int]]) -> list[tup
     return [*left, (at, stop)] if at < stop else left
 
 
-def _cut(spans: Iterable[Span], target: int) -> Iterator[Span]:
-    for span in spans:
-        count = span.stop - span.start
-        parts = min(count, -(-span.size // target)) or 1
-        edges = [span.start + count * part // parts for part in range(parts + 1)]
-        for low, high in pairwise(edges):
-            yield clip(span, low, high)
+def _edges(spans: Sequence[Span], tasks: int) -> list[int]:
+    """Return the ordinals at which so many tasks end, of about the same size, each with a record at least."""
+    total, records = sum(span.size for span in spans), sum(span.stop - span.start for span in spans)
+    tasks = min(tasks, records)
+    edges: list[int] = []
+    index = seen = passed = 0
+    for number in range(1, tasks):
+        size = total * number // tasks
+        while seen + spans[index].size < size:
+            seen += spans[index].size
+            passed += spans[index].stop - spans[index].start
+            index += 1
+        span = spans[index]
+        wanted = passed + _share(span.stop - span.start, size - seen, span.size)
+        least = edges[-1] + 1 if edges else 1
+        edges.append(min(max(least, wanted), records - (tasks - number)))
+    return [*edges, records] if records else []
 
 
 def _add(task: list[Slice], part: Slice) -> None:

@@ -60,7 +60,7 @@ def positions_of(shards: list[Any], name: str) -> list[Positions]:
             if own[0].database is None:
                 found.append(LogPosition(own[0].source.log, name))
             else:
-                directory = own[0].database.directory / "readers"
+                directory = own[0].database.files.readers
                 found.append(DatabasePositions(directory, name, [shard.id for shard in own]))
     except BaseException:
         for one in found:

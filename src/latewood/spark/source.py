@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from latewood.spark.options import ReadOptions, parse_options
+from latewood.spark.worker_heap import settle
 
 if TYPE_CHECKING:
     from latewood.spark.columns import Shape
@@ -41,7 +42,9 @@ class LatewoodSource(DataSource):
         from latewood.spark.schema import table_schema
 
         options = parse_options(self.options)
-        return table_schema(options, _shape(options))
+        schema = table_schema(options, _shape(options))
+        settle()
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader."""

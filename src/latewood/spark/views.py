@@ -143,7 +143,7 @@ def _log_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None, int 
 
 
 def _database_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None, int | None, str | None]]:
-    fs, directory = shard.log.file_system, shard.database.directory / "readers"
+    fs, directory = shard.log.file_system, shard.database.files.readers
     end = shard.log.next_sequence
     for name in fs.list(directory):
         path = Path(directory) / name / f"{shard.id.number:05}.meta"

@@ -138,9 +138,8 @@ def _nanoseconds(column: Any) -> Any:
 
 
 def _ids(column: Any) -> Any:
-    ids = column.cast(pa.int64()).fill_null(0)
-    _check_range(ids, (1 << 63) - 1, "ext_id", "is negative")
-    return ids.cast(pa.uint64())
+    """Return the same 64 bits, unsigned: Spark has only signed ones, and what it read it can write back."""
+    return column.cast(pa.int64()).fill_null(0).view(pa.uint64())
 
 
 def _check_range(numbers: Any, number_max: int, name: str, problem: str) -> None:

@@ -1,0 +1,84 @@
+"""Spark's Python processes do not search all modules for garbage after each task."""
+
+import gc
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from latewood.spark import batch, source
+from latewood.spark.worker_heap import settle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PROGRAM = """
+import gc, sys
+from importlib.machinery import ModuleSpec
+sys.modules["__main__"].__spec__ = ModuleSpec(sys.argv[1], None)
+from latewood.spark.worker_heap import settle
+settle()
+print(gc.get_freeze_count())
+"""
+
+
+class HeapSource(DataSource):
+    """Tells what the process that reads it is like."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "heap"
+
+    def schema(self) -> str:
+        return "frozen BIGINT, searched BIGINT"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        del schema
+        return HeapReader()
+
+
+class HeapReader(DataSourceReader):
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        del partition
+        settle()
+        yield gc.get_freeze_count(), len(gc.get_objects())
+
+
+def test_a_program_of_the_users_own_is_left_alone() -> None:
+    before = gc.get_freeze_count()
+    settle.__wrapped__()
+    assert gc.get_freeze_count() == before
+
+
+def test_only_sparks_own_processes_are_settled() -> None:
+    def frozen(main: str) -> int:
+        command = [sys.executable, "-c", _PROGRAM, main]
+        return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+    assert frozen("pyspark.daemon") > 0
+    assert frozen("somebody.else") == 0
+
+
+def test_a_worker_of_sparks_has_little_left_to_search(spark: "SparkSession") -> None:
+    spark.dataSource.register(HeapSource)
+    counts = spark.read.format("heap").load().collect()
+    assert all(frozen > 10_000 > searched for frozen, searched in counts), counts
+
+
+def test_schema_plan_and_task_settle_their_processes(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(source, "settle", lambda: calls.append("schema"))
+    monkeypatch.setattr(batch, "settle", lambda: calls.append("plan or task"))
+    opened = source.LatewoodSource({"path": str(events)})
+    reader = opened.reader(opened.schema())
+    assert calls == ["schema"]
+    (task,) = reader.partitions()
+    assert calls == ["schema", "plan or task"]
+    batches: Iterator[Any] = reader.read(task)
+    assert sum(found.num_rows for found in batches) == 1000
+    assert calls == ["schema", "plan or task", "plan or task"]
