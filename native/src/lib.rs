@@ -8,6 +8,7 @@ mod futex;
 mod keyed;
 mod memory;
 mod object;
+mod raft;
 mod record;
 mod scan;
 mod sums;
@@ -39,6 +40,8 @@ mod _native {
     use super::futex::{arm, wait, wake_all};
     #[pymodule_export]
     use super::keyed::split_keys;
+    #[pymodule_export]
+    use super::raft::RaftCore;
     #[pymodule_export]
     use super::scan::{columns, find_record, find_timestamp, index_records, nonzero_end, scan, skip, verify};
 

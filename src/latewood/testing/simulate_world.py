@@ -1,0 +1,328 @@
+"""A world for simulated nodes: its own time, a bad network, power cuts, slow disks, clients and operators.
+
+Everything that happens is decided by the seed, so a seed that fails fails again.  A run is a time of trouble, then
+one of peace, in which the cluster must find itself again: then every promise is checked.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+from zlib import crc32
+
+from latewood.replica.engine import ChangeKind, ConfState, Entry, Message, MessageKind, Snapshot
+from latewood.testing.simulate_disk import ModelStore, pack_partitions
+from latewood.testing.simulate_node import Node, SimulatedStore
+from latewood.testing.simulate_planted import Bug
+from latewood.testing.simulate_truth import Truth, Violation
+
+_TICK_MS: Final = 20
+_TROUBLE_MS: Final = 4_000
+_PEACE_MS: Final = 12_000
+"""Far more than the cluster needs: a run that comes to the end of it is stuck."""
+
+_PEACE_STEP_MS: Final = 250
+_FIRST: Final = 1
+"""The index of the snapshot that every founding node starts behind: a node that joins later needs that snapshot."""
+
+_NODES_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Climate:
+    """How bad a run is: drawn once, from its seed."""
+
+    nodes: int
+    partitions: int
+    drop: float
+    duplicate: float
+    delay_ms_max: int
+    disk_ms_max: int
+    chaos_ms: int
+    client_ms: int
+    crash_after_vote: float
+
+    @classmethod
+    def draw(cls, random: Random) -> "Climate":
+        """Draw one."""
+        return cls(
+            nodes=random.choice((3, 3, 3, 5)),
+            partitions=random.randint(1, 5),
+            drop=random.choice((0.0, 0.02, 0.1, 0.25)),
+            duplicate=random.choice((0.0, 0.02, 0.2)),
+            delay_ms_max=random.choice((2, 10, 60, 200)),
+            disk_ms_max=random.choice((1, 5, 30, 100)),
+            chaos_ms=random.choice((40, 100, 250)),
+            client_ms=random.choice((5, 15, 40)),
+            crash_after_vote=random.choice((0.0, 0.2, 0.6)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One clean run, in figures; two runs of a seed have the same."""
+
+    seed: int
+    committed: int
+    acknowledged: int
+    crashes: int
+    terms: int
+    trace: int
+
+
+class World:
+    """One run.  `random`, `truth` and `bug` are for its nodes."""
+
+    def __init__(
+        self,
+        seed: int,
+        bug: Bug | None = None,
+        make_store: Callable[[Snapshot | None], SimulatedStore] = ModelStore,
+    ) -> None:
+        self.seed, self.bug, self._make_store = seed, bug, make_store
+        self.random = Random(seed)  # noqa: S311 - a seed must give the same run again
+        self.truth = Truth(_FIRST + 1)
+        self.climate = Climate.draw(self.random)
+        self.now_ms = 0
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._event_count = self._operations = self._crashes = self._trace = 0
+        self._cuts: set[tuple[int, int]] = set()
+        self._slow: set[int] = set()
+        self._is_peace = False
+        members = tuple(range(1, self.climate.nodes + 1))
+        self._first = Snapshot(_FIRST, 1, ConfState(members), pack_partitions({}, _FIRST))
+        self.nodes = {node: Node(node, self, make_store(self._first)) for node in members}
+
+    def run(self) -> Outcome:
+        """Live through it.
+
+        Raises:
+            Violation: a promise was broken.
+        """
+        for node in list(self.nodes.values()):
+            self._begin(node)
+        self._after(self.climate.client_ms, self._client)
+        self._after(self.climate.chaos_ms, self._chaos)
+        self._after(10, self._work)
+        self._run_until(_TROUBLE_MS)
+        self._make_peace()
+        self._check_end()
+        terms = self.truth.entries[-1].term if self.truth.entries else 0
+        return Outcome(self.seed, len(self.truth.entries), len(self.truth.acked), self._crashes, terms, self._trace)
+
+    # -- what nodes ask for -------------------------------------------------------------------------------
+
+    def send(self, sender: int, message: Message) -> None:
+        """Let a message travel: it may be lost, doubled, late, or be overtaken."""
+        lost = (sender, message.to) in self._cuts or (not self._is_peace and self.chance(self.climate.drop))
+        is_snapshot = message.kind == MessageKind.SNAPSHOT
+        if not lost:
+            self._travel(sender, message)
+            if not self._is_peace and self.chance(self.climate.duplicate):
+                self._travel(sender, message)
+        if is_snapshot:
+            self._after_on(sender, self._delay(), lambda node: self._report_snapshot(node, message.to, not lost))
+
+    def write_later(self, node: Node) -> None:
+        """Let the disk take its time."""
+        slowness = 20 if node.node in self._slow else 1
+        usual = self.random.randint(0, 1 if self._is_peace else self.climate.disk_ms_max)
+        self._after_on(node.node, 1 + usual * slowness, self._disk_done)
+
+    def fetch_later(self, node: Node, token: int, entries: list[Entry]) -> None:
+        """Let the disk take its time."""
+        fails = not self._is_peace and self.chance(0.1)
+        self._after_on(node.node, self._delay(), lambda one: one.fetched(token, [] if fails else entries))
+
+    def chance(self, share: float) -> bool:
+        """Say yes in this share of the cases."""
+        return self.random.random() < share
+
+    def note(self, *values: int) -> None:
+        """Make values part of the trace."""
+        self._trace = crc32(repr((self.now_ms, values)).encode(), self._trace)
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    def _after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self._event_count += 1
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self._event_count, action))
+
+    def _after_on(self, node: int, delay_ms: int, action: Callable[[Node], None]) -> None:
+        """Do something on a node, if it has not crashed by then."""
+        one = self.nodes[node]
+        incarnation = one.incarnation
+
+        def act() -> None:
+            if one.is_up and one.incarnation == incarnation:
+                action(one)
+
+        self._after(delay_ms, act)
+
+    def _run_until(self, end_ms: int) -> None:
+        while self._events and self._events[0][0] <= end_ms:
+            self.now_ms, _, action = heapq.heappop(self._events)
+            action()
+        self.now_ms = end_ms
+
+    def _delay(self) -> int:
+        usual = self.random.randint(1, 2 if self._is_peace else self.climate.delay_ms_max)
+        return usual * 5 if self.chance(0.02) else usual
+
+    def _travel(self, sender: int, message: Message) -> None:
+        self._after(self._delay(), lambda: self._deliver(sender, message))
+
+    def _deliver(self, sender: int, message: Message) -> None:
+        node = self.nodes.get(message.to)
+        if node is not None and node.is_up:
+            self.note(sender, message.to, message.kind, crc32(message.data))
+            node.receive(sender, message.data)
+
+    def _report_snapshot(self, node: Node, to: int, arrived: bool) -> None:  # noqa: FBT001 - as the engine has it
+        node.engine.report_snapshot(to, arrived=arrived)
+        node.pump()
+
+    def _disk_done(self, node: Node) -> None:
+        node.disk_done()
+        if node.voted and not self._is_peace and self.chance(self.climate.crash_after_vote):
+            self._crash(node)
+
+    # -- what goes on ---------------------------------------------------------------------------------------
+
+    def _begin(self, node: Node) -> None:
+        node.start()
+        self.note(node.node, node.handed_on)
+        self._after_on(node.node, self.random.randint(1, _TICK_MS), self._tick)
+        node.pump()
+
+    def _tick(self, node: Node) -> None:
+        self._after_on(node.node, _TICK_MS + self.random.randint(-3, 3), self._tick)
+        node.tick()
+
+    def _work(self) -> None:
+        self._after(10, self._work)
+        for node in self.nodes.values():
+            if node.is_up and self._is_peace:
+                node.finish_work()
+            elif node.is_up:
+                node.work()
+
+    def _client(self) -> None:
+        self._after(self.random.randint(1, 100 if self._is_peace else 2 * self.climate.client_ms), self._client)
+        leaders = [node for node in self.nodes.values() if node.is_leader]
+        if leaders:
+            node = self.random.choice(leaders)
+            self._operations += 1
+            node.propose(self.random.randint(1, self.climate.partitions), self._operations)
+            if self.chance(0.1):
+                node.read()
+
+    def _chaos(self) -> None:
+        if self._is_peace:
+            return
+        self._after(self.random.randint(1, 2 * self.climate.chaos_ms), self._chaos)
+        node = self.random.choice(list(self.nodes.values()))
+        if not node.is_up:
+            self._begin(node)
+            return
+        troubles = (self._crash, self._cut, self._mend, self._slow_down, self._transfer, self._change, self._compact)
+        self.random.choices(troubles, weights=(4, 3, 2, 1, 1, 2, 3))[0](node)
+
+    def _crash(self, node: Node) -> None:
+        self._crashes += 1
+        self.note(node.node, self._crashes)
+        node.crash()
+        if self.chance(0.5):  # a short outage: what it forgot matters most while the others still act
+            self._after(self.random.randint(1, 30), lambda: None if node.is_up else self._begin(node))
+
+    def _cut(self, node: Node) -> None:
+        others = [other for other in self.nodes if other != node.node]
+        both_ways = self.chance(0.5)
+        for other in others if self.chance(0.3) else [self.random.choice(others)]:
+            self._cuts.add((node.node, other))
+            if both_ways:
+                self._cuts.add((other, node.node))
+
+    def _mend(self, _node: Node) -> None:
+        self._cuts.clear()
+        self._slow.clear()
+
+    def _slow_down(self, node: Node) -> None:
+        self._slow.add(node.node)
+
+    def _transfer(self, node: Node) -> None:
+        if node.is_leader:
+            node.engine.transfer_leader(self.random.choice(list(self.nodes)))
+            node.pump()
+
+    def _compact(self, node: Node) -> None:
+        node.compact()
+
+    def _change(self, node: Node) -> None:
+        """Change the membership, as an operator would: learners first, and never away with the leader."""
+        leaders = [one for one in self.nodes.values() if one.is_leader]
+        if not leaders:
+            return
+        leader, conf = leaders[0], leaders[0].driver.conf
+        strangers = [one for one in range(1, _NODES_MAX + 1) if one not in conf.members]
+        leaving = [one for one in conf.voters if one != leader.node]
+        if conf.learners:
+            changes = [(ChangeKind.ADD_VOTER, conf.learners[0])]
+            if len(conf.voters) > 2 and self.chance(0.5):  # noqa: PLR2004 - two others would remain
+                changes.append((ChangeKind.REMOVE, self.random.choice(leaving)))
+        elif strangers and (len(conf.voters) < 4 or self.chance(0.5)):  # noqa: PLR2004 - room for one more
+            changes = [(ChangeKind.ADD_LEARNER, self.random.choice(strangers))]
+            self._join(changes[0][1])
+        elif len(conf.voters) > 3:  # noqa: PLR2004 - three remain
+            changes = [(ChangeKind.REMOVE, self.random.choice(leaving))]
+        else:
+            return
+        if leader.engine.propose_change(changes, joint=self.chance(0.3)):
+            self.note(node.node, *(number for change in changes for number in change))
+            leader.pump()
+
+    def _join(self, node: int) -> None:
+        if node not in self.nodes:
+            self.nodes[node] = Node(node, self, self._make_store(None))
+            self._begin(self.nodes[node])
+
+    # -- the end --------------------------------------------------------------------------------------------
+
+    def _make_peace(self) -> None:
+        self._is_peace = True
+        self._cuts.clear()
+        self._slow.clear()
+        for node in self.nodes.values():
+            if not node.is_up:
+                self._begin(node)
+        while self.now_ms < _TROUBLE_MS + _PEACE_MS:
+            self._run_until(self.now_ms + _PEACE_STEP_MS)
+            if self._is_whole():
+                return
+        raise Violation("the cluster does not find itself again")
+
+    def _members(self) -> list[Node]:
+        """Return the members by what the leader of the highest term says; none if nobody leads."""
+        leaders = [node for node in self.nodes.values() if node.is_leader]
+        if not leaders:
+            return []
+        conf = max(leaders, key=lambda node: node.driver.term).driver.conf
+        return [self.nodes[one] for one in sorted(conf.members)]
+
+    def _is_whole(self) -> bool:
+        """Say whether somebody leads, something was acknowledged lately, and all members have about caught up."""
+        members = self._members()
+        last = _FIRST + len(self.truth.entries)
+        fresh = self.truth.acked and max(self.truth.acked) > self._operations - 20
+        return bool(members) and bool(fresh) and all(node.handed_on > last - 20 for node in members)
+
+    def _check_end(self) -> None:
+        for operation, index in self.truth.acked.items():
+            if self.truth.index_of.get(operation) != index:
+                raise Violation(f"operation {operation} was acknowledged at {index} and is not there")
+        for node in self._members():
+            node.finish_work()
+            for partition in self.truth.projection:
+                placed = node.partitions[partition].placed if partition in node.partitions else []
+                self.truth.check_whole(node.node, partition, placed, node.handed_on)
