@@ -86,7 +86,7 @@ class SegmentedLogStore:
         self._log = log
         self._lock = threading.Lock()
         """Guards what follows.  Never held over a write, a read or a sync."""
-        self._state = ParentState(log.path)
+        self._state = ParentState(log.path, from_beginning=log.first_sequence == 0)
         self._recent = _Recent(recent_bytes_max)
         self._durable_index = 0
         self._syncing_index = 0

@@ -6,6 +6,10 @@ code, so that both know the same.
 Where an entry stands is kept for one entry in `ANCHOR_ENTRIES`, and for the first after every cut: from an anchor on,
 the first record with an index is the one that counts.
 
+A log whose head was retired is folded from the middle: what its first records build on is gone.  So a fold knows whether
+it knows the base, and whether it knows the end.  A base tells the base alone, an entry or a cut tells the end alone; only
+the beginning of the log, or a base that clears, tells both.  When all records are in, both must be known.
+
 Invariants: base_index <= last_index; terms never fall; an index that was cut is found behind the cut, never before it.
 """
 
@@ -36,7 +40,8 @@ CLEARS: Final = 1
 class ParentState:
     """The fold over a parent log.  Owned by its store."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, from_beginning: bool = True) -> None:
+        """Begin with the first record of a log, or with the first that is left of one whose head was retired."""
         self._path = path
         self.base_index = 0
         """Entries up to here are in a snapshot."""
@@ -49,12 +54,10 @@ class ParentState:
         self._terms: list[tuple[int, int]] = [(0, 0)]
         self._anchor_indices, self._anchor_sequences = array("Q"), array("Q")
         self._wants_anchor = True
-        self._is_rooted = False
-        self._is_vouched = True
-        """Whether a base, or the beginning itself, says what lies before the first entry.
-
-        If not, the fold began in the middle of a log whose head was retired; the base that did that is yet to come.
-        """
+        self._knows_base = from_beginning
+        """Whether `base_index` is what was compacted, or only where the fold began."""
+        self._knows_end = from_beginning
+        """Whether `last_index` is the newest entry: a base alone says nothing of the entries that stand before it."""
         self._marks: dict[int, int] = {}
         """Where the latest marker of a kind stands."""
 
@@ -108,27 +111,21 @@ class ParentState:
         else:
             self._add_members(record, sequence)
 
-    def add_entry(self, entry: Entry, sequence: int) -> None:
-        """Take in an entry that was just written at `sequence`."""
-        self._add_entry(entry.index, entry.term, entry.kind, sequence)
-
     def check_whole(self) -> None:
-        """Raise if the fold began in the middle: the base is missing.
+        """Raise if the records do not say where the log begins.
 
         Raises:
-            CorruptError: it is.
+            CorruptError: the base before its first entry is missing.
         """
-        if not self._is_vouched:
+        if not self._knows_base:
             reason = f"the parent log begins at entry {self.base_index + 1}, without the base before it"
             raise CorruptError(reason, self._path, 0)
 
     def _add_entry(self, index: int, term: int, kind: int, sequence: int) -> None:
-        if not self._is_rooted:
-            self._root(index - 1, 0, vouched=index == 1)
+        self._learn_end(index - 1)
         if index != self.last_index + 1 or term < self._terms[-1][1]:
             last = f"{self.last_index} of term {self._terms[-1][1]}"
-            reason = f"record {sequence} holds entry {index} of term {term}, which cannot follow entry {last}"
-            raise CorruptError(reason, self._path, sequence)
+            raise self._corrupt(f"holds entry {index} of term {term}, which cannot follow entry {last}", sequence)
         if self._wants_anchor or index - self._anchor_indices[-1] >= ANCHOR_ENTRIES:
             self._anchor_indices.append(index)
             self._anchor_sequences.append(sequence)
@@ -140,14 +137,22 @@ class ParentState:
         self.last_index = index
 
     def _cut(self, index: int, sequence: int) -> None:
-        if self._is_rooted and self._is_vouched and index <= self.base_index:
-            reason = f"record {sequence} cuts entry {index}, and the base is {self.base_index}"
-            raise CorruptError(reason, self._path, sequence)
-        if not self._is_rooted or index <= self.base_index:  # What is left of the head began behind the cut.
-            self._root(index - 1, 0, vouched=index == 1)
-        self.last_index = min(self.last_index, index - 1)
+        if self._knows_base and index <= self.base_index:
+            raise self._corrupt(f"cuts entry {index}, and the base is {self.base_index}", sequence)
+        if index <= self.base_index:  # What is left of the log began behind the cut.
+            self._root(index - 1, 0, knows_base=False)
+        self._learn_end(index - 1)
+        if index > self.last_index + 1:
+            raise self._corrupt(f"cuts entry {index}, and the last is {self.last_index}", sequence)
+        self.last_index = index - 1
         self._drop_from(index)
         self._wants_anchor = True
+
+    def _learn_end(self, index: int) -> None:
+        """Know that the newest entry was `index`, if that was not known: entries up to it may have been retired."""
+        if not self._knows_end and index != self.base_index:
+            self._root(index, 0, knows_base=False)
+        self._knows_end = True
 
     def _drop_from(self, index: int) -> None:
         while self._anchor_indices and self._anchor_indices[-1] >= index:
@@ -161,7 +166,7 @@ class ParentState:
     def _add_members(self, record: ParentRecord, sequence: int) -> None:
         members, data = decode_members(record.body, self._path, sequence)
         if record.kind == RecordKind.BASE:
-            self._rebase(record)
+            self._rebase(record, sequence)
             self.snapshot = Snapshot(record.index, record.term, ConfState(*members), data)
             self._marks[RecordKind.BASE] = sequence
             if record.type != CLEARS and self.conf_index > record.index:
@@ -169,18 +174,22 @@ class ParentState:
         self.conf, self.conf_index = ConfState(*members), record.index
         self._marks[RecordKind.MEMBERS] = sequence
 
-    def _rebase(self, record: ParentRecord) -> None:
-        if record.type == CLEARS or record.index >= self.last_index or not self._is_rooted:
-            self._root(record.index, record.term, vouched=True)
+    def _rebase(self, record: ParentRecord, sequence: int) -> None:
+        index = record.index
+        if record.type == CLEARS or not self._knows_end:
+            self._root(index, record.term, knows_base=True)
+            self._knows_end = record.type == CLEARS
             return
-        if record.index < self.base_index:
-            if not self._is_vouched:
-                return  # An older one, whose entries were retired since.
-            reason = f"a base at {record.index}, behind the one at {self.base_index}"
-            raise CorruptError(reason, self._path, 0)
-        self._forget_to(record.index)
-        self._terms[0] = (record.index, record.term)
-        self.base_index, self._is_vouched = record.index, True
+        if index > self.last_index or (self._knows_base and index < self.base_index):
+            raise self._corrupt(f"is a base at {index}, outside of {self.base_index} to {self.last_index}", sequence)
+        if index < self.base_index:
+            return  # An older one, whose entries were retired since.
+        if index == self.last_index:  # No anchor is left either: those before it may be retired.
+            self._root(index, record.term, knows_base=True)
+            return
+        self._forget_to(index)
+        self._terms[0] = (index, record.term)
+        self.base_index, self._knows_base = index, True
 
     def _forget_to(self, index: int) -> None:
         """Drop what speaks of entries up to `index` alone."""
@@ -189,14 +198,17 @@ class ParentState:
         del self._terms[: bisect_right(self._terms, index, key=lambda run: run[0]) - 1]
         self.changes = [change for change in self.changes if change > index]
 
-    def _root(self, index: int, term: int, *, vouched: bool) -> None:
+    def _root(self, index: int, term: int, *, knows_base: bool) -> None:
         """Begin anew behind an index."""
-        self._is_vouched = vouched
+        self._knows_base = knows_base
         self.base_index = self.last_index = index
         self._terms = [(index, term)]
         self.changes = []
         self._anchor_indices, self._anchor_sequences = array("Q"), array("Q")
-        self._wants_anchor = self._is_rooted = True
+        self._wants_anchor = True
+
+    def _corrupt(self, reason: str, sequence: int) -> CorruptError:
+        return CorruptError(f"record {sequence} {reason}", self._path, sequence)
 
 
 def hard_state_record(state: HardState) -> ParentRecord:
