@@ -58,7 +58,7 @@ A snapshot is a log of chunks, each `CHUNK_SIZE` bytes and its data:
 | offset | size | field               | type | meaning                                                       |
 | -----: | ---: | ------------------- | ---- | ------------------------------------------------------------- |
 |      0 |    1 | version             | u8   | 1                                                             |
-|      1 |    1 | kind                | u8   | 1: parent, 2: partition, 3: state, 4: end                     |
+|      1 |    1 | kind                | u8   | 1: parent, 2: partition, 3: state, 4: end, 5: answers         |
 |      2 |    2 | flags               | u16  | of a partition, 1: its log is its state                       |
 |      4 |    4 | checksum            | u32  | of the end: CRC-32C of all chunks before it                   |
 |      8 |    8 | term                | u64  | of the parent entry that the snapshot stands at               |
@@ -126,6 +126,8 @@ class ChunkKind(IntEnum):
     PARTITION = 2
     STATE = 3
     END = 4
+    ANSWERS = 5
+    """Which requests the partition has carried out; behind its state."""
 
 
 class ParentRecord(NamedTuple):

@@ -6,6 +6,7 @@ that has landed and is not acknowledged by a quorum is pending, and the parent l
 Invariant: pending entries of a partition are neighbours, from its quorum index + 1 to its highest index.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,13 @@ class AckTracker:
         acks = self._partitions.setdefault(partition_id, _Acks())
         acks.by_node[node] = max(acks.by_node.get(node, 0), index)
         return self._settle(acks)
+
+    def acknowledge_through(self, node: int, global_index: int) -> None:
+        """Note that a node has everything of every partition up to a global index."""
+        for partition_id, acks in self._partitions.items():
+            at = bisect_right(acks.pending, global_index, key=lambda place: place[1])
+            if at:
+                self.acknowledge(node, partition_id, acks.pending[at - 1][0])
 
     def set_members(self, members: Collection[int]) -> None:
         """Count other nodes from now on.  What was reached before stays reached."""

@@ -20,6 +20,7 @@ from latewood.errors import Diverged
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
+from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Applier
 from latewood.replica.dispatch import Dispatcher, next_indices
 from latewood.replica.engine import Entry
@@ -114,6 +115,7 @@ def recover_node(
         )
         machine = SegmentedStateMachine(parts)
         _open_partitions(site, parts, base, pull)
+        machine.answers = _answers(site)
         applied = _replay(store, machine)
     except BaseException:
         roster.close()
@@ -172,6 +174,18 @@ def _open_partitions(site: NodeSite, parts: Parts, base: int, pull: Pull | None)
             _bring_to_base(parts.roster, installed[-1], pull)
         for partition in parts.roster:
             _begin(site, parts, partition, _usable(readers, partition))
+
+
+def _answers(site: NodeSite) -> AnswerBook:
+    """Return what the newest snapshot says that was answered; entries behind it add to that when they are replayed."""
+    found = snapshots(site.fs, site.layout.snapshots)
+    if not found:
+        return AnswerBook()
+    with SnapshotReader.open(site.fs, site.layout.snapshots / f"{found[-1][0]}-{found[-1][1]}") as reader:
+        book = AnswerBook(reader.index)
+        for state in reader.partitions:
+            book.restore(state.partition_id, reader.answers(state))
+    return book
 
 
 def _bring_to_base(roster: Roster, reader: SnapshotReader, pull: Pull | None) -> None:

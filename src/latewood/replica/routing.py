@@ -13,6 +13,7 @@ from typing import NamedTuple
 from latewood.clock import Clock
 from latewood.format.entry import Action, Command, decode_command
 from latewood.replica.acks import AckTracker
+from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Alert, Applier, Progress
 from latewood.replica.dispatch import Dispatcher, Load
 from latewood.replica.engine import Entry, EntryKind
@@ -49,6 +50,7 @@ class SegmentedStateMachine:
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self.answers = AnswerBook()
         self._passed: list[Progress | Alert] = []
         """Progress of partitions whose log is their state, which no worker has told."""
 
@@ -120,29 +122,45 @@ class SegmentedStateMachine:
     def _take_on(self, run: Sequence[tuple[Entry, Command | None]]) -> None:
         if not run:
             return
+        placed, requests = self._sorted(run)
+        for partition_id, entries in placed.items():
+            self._existing(partition_id).place(entries)
+        now_ns = self.parts.clock.now_ns()
+        for partition_id, entries in placed.items():
+            self._note(partition_id, entries, now_ns)
+        self.parts.watermarks.record_passed(run[-1][0].index)
+        for command, index in requests:  # Not before all is placed: what is tried again is noted once.
+            self.answers.note(command, index)
+        for partition_id, entries in placed.items():
+            self._offer(partition_id, entries)
+
+    def _sorted(
+        self, run: Sequence[tuple[Entry, Command | None]]
+    ) -> tuple[dict[int, list[PartitionEntry]], list[tuple[Command, int]]]:
+        """Return the entries of each partition, which is made if need be, and those that were somebody's request."""
         placed: dict[int, list[PartitionEntry]] = {}
-        partitions: dict[int, PartitionLogStore] = {}
+        requests: list[tuple[Command, int]] = []
+        born: dict[int, int] = {}
         for entry, command in run:
             if command is None:
                 continue
             partition_id, index = command.partition_id, entry.index
-            partition = partitions.get(partition_id)
-            if partition is None:
-                partition = partitions[partition_id] = self._partition(partition_id, index)
-            if index >= partition.born:  # Else it was for one that was torn down.
+            if partition_id not in born:
+                born[partition_id] = self._partition(partition_id, index).born
+            if index >= born[partition_id]:  # Else it was for one that was torn down.
                 placed.setdefault(partition_id, []).append(
                     PartitionEntry(
                         partition_id, command.partition_log_index, index, command.timestamp_ns, command.payload
                     )
                 )
-        for partition_id, entries in placed.items():
-            partitions[partition_id].place(entries)
-        now_ns = self.parts.clock.now_ns()
-        for partition_id, entries in placed.items():
-            self._note(partition_id, entries, now_ns)
-        self.parts.watermarks.record_passed(run[-1][0].index)
-        for partition_id, entries in placed.items():
-            self._offer(partition_id, entries)
+                if command.request:
+                    requests.append((command, index))
+        return placed, requests
+
+    def _existing(self, partition_id: int) -> PartitionLogStore:
+        found = self.parts.roster.get(partition_id)
+        assert found is not None, partition_id
+        return found
 
     def _partition(self, partition_id: int, global_index: int) -> PartitionLogStore:
         """Return the partition that a write is for, making it if this is its first."""
@@ -181,6 +199,7 @@ class SegmentedStateMachine:
             self.parts.applier.forget(partition_id)
             self.parts.roster.tear_down(partition_id, global_index)
             forget_everywhere(self.parts, [partition_id])
+        self.answers.forget(partition_id, global_index)
         self.parts.watermarks.record_passed(global_index)
 
 

@@ -1,7 +1,8 @@
 """Snapshots: the parent and all its partitions at one parent index, as a log of chunks.
 
 `snapshots/<index>-<term>` is a Latewood log.  Its first chunk is the parent's, then come each partition and the pieces
-of its state, and the last says how many there were and what their checksum is: without it the snapshot is not there.
+of its state and its answers, and the last says how many there were and what their checksum is: without it the snapshot
+is not there.
 A chunk's number is its sequence, so a transfer that broke off goes on where the receiver's log ends, after a crash too.
 
 A partition whose log is its state has no pieces: its records are fetched from the partition itself.
@@ -71,8 +72,8 @@ class SnapshotWriter:
         """Write who is a member."""
         self._add(Chunk(ChunkKind.PARENT, self._term, self._index, data=encode_members(Members(*conf))))
 
-    def partition(self, state: PartitionState, pieces: Iterable[bytes]) -> None:
-        """Write one partition and the pieces of its state."""
+    def partition(self, state: PartitionState, pieces: Iterable[bytes], answers: bytes = b"") -> None:
+        """Write one partition, the pieces of its state, and what it has answered."""
         head = Chunk(
             ChunkKind.PARTITION,
             self._term,
@@ -85,9 +86,8 @@ class SnapshotWriter:
         )
         self._add(head)
         for piece in pieces:
-            for at in range(0, len(piece), CHUNK_BYTES_MAX):
-                data = piece[at : at + CHUNK_BYTES_MAX]
-                self._add(head._replace(kind=ChunkKind.STATE, flags=0, data=data))
+            self._add_cut(head._replace(kind=ChunkKind.STATE, flags=0), piece)
+        self._add_cut(head._replace(kind=ChunkKind.ANSWERS, flags=0), answers)
 
     def finish(self) -> None:
         """Write the end, and give the snapshot its name.  Durable on return."""
@@ -101,6 +101,10 @@ class SnapshotWriter:
         """Give it up, and remove what there is of it."""
         self._log.close()
         self._fs.remove_tree(_incoming(self._path))
+
+    def _add_cut(self, chunk: Chunk, data: bytes) -> None:
+        for at in range(0, len(data), CHUNK_BYTES_MAX):
+            self._add(chunk._replace(data=data[at : at + CHUNK_BYTES_MAX]))
 
     def _add(self, chunk: Chunk) -> None:
         raw = encode_chunk(chunk)
@@ -157,6 +161,15 @@ class SnapshotReader:
             if chunk.kind != ChunkKind.STATE:
                 return
             yield chunk.data
+
+    def answers(self, partition: PartitionState) -> Iterator[bytes]:
+        """Yield the pieces of what a partition has answered."""
+        for record in self._log.scan(partition.first_chunk):
+            chunk = decode_chunk(record.payload, self._log.path, record.sequence)
+            if chunk.kind not in (ChunkKind.STATE, ChunkKind.ANSWERS):
+                return
+            if chunk.kind == ChunkKind.ANSWERS:
+                yield chunk.data
 
     def engine_snapshot(self) -> Snapshot:
         """Return what the engine sends for it: its name, not its contents."""
@@ -306,7 +319,8 @@ def take_snapshot(
             with parts.applier.exclusive(partition.partition_id) as (user, _):
                 is_log = user.log_is_state
                 at = (partition.partition_id, partition.born, progress.applied_index, progress.applied_global)
-                writer.partition(PartitionState(*at, is_log, 0), () if is_log else user.snapshot())
+                answers = machine.answers[partition.partition_id].encode()
+                writer.partition(PartitionState(*at, is_log, 0), () if is_log else user.snapshot(), answers)
         writer.finish()
     except BaseException:
         writer.abandon()
