@@ -98,21 +98,33 @@ def chunks(sizes: Sequence[int], ops_max: int, bytes_max: int) -> Iterator[range
         yield range(start, len(sizes))
 
 
-def next_indices(placed: Mapping[int, int], tail: Iterable[Command]) -> dict[int, int]:
-    """Return the next index of each partition, for a new leader.
+class Following(NamedTuple):
+    """What a new leader goes on from."""
+
+    indices: Mapping[int, int]
+    """The next index of each partition, behind the whole log."""
+
+    ending: frozenset[int] = frozenset()
+    """Partitions whose teardown is in the log and has not reached them; their index is that of their next life."""
+
+
+def next_indices(placed: Mapping[int, int], tail: Iterable[Command]) -> Following:
+    """Return what a new leader goes on from.
 
     `placed` is the highest index that each partition has.  `tail` are the commands of the parent log that the
     partitions have not got yet, *uncommitted ones included*: they may still be committed, and two entries must never
     share an index.
     """
     following = {partition_id: index + 1 for partition_id, index in placed.items()}
+    ending: set[int] = set()
     for command in tail:
         if command.action == Action.TEAR_DOWN:
-            following.pop(command.partition_id, None)
+            following[command.partition_id] = 1
+            ending.add(command.partition_id)
         else:
             known = following.get(command.partition_id, 1)
             following[command.partition_id] = max(known, command.partition_log_index + 1)
-    return following
+    return Following(following, frozenset(ending))
 
 
 @dataclass(slots=True)
@@ -121,6 +133,8 @@ class _Backlog:
     """(index, bytes, since when), oldest first."""
     bytes: int = 0
     next_index: int = 1
+    next_life: int | None = None
+    """The next index once the partition was torn down, if that is under way: until then nothing is admitted."""
     committed: int = 0
     applied: int = 0
     is_throttled: bool = False
@@ -175,15 +189,28 @@ class Dispatcher:
             self._drop(backlog, backlog.entries.pop())
         backlog.next_index = min(backlog.next_index, max(index, backlog.committed + 1))
 
-    def lead(self, following: Mapping[int, int]) -> None:
+    def end(self, partition_id: int) -> None:
+        """Admit nothing for a partition until its teardown, which is being proposed, is committed.
+
+        An entry behind the teardown belongs to the partition's next life, whose indices begin at 1.
+        """
+        self._partitions.setdefault(partition_id, _Backlog()).next_life = 1
+
+    def lead(self, following: Following) -> None:
         """Begin a term as leader: the next index of each partition is that of `next_indices`.
 
         What was admitted in an earlier term and is not in the log is gone.
         """
         for partition_id, backlog in self._partitions.items():
-            self.withdraw(partition_id, max(following.get(partition_id, 1), backlog.committed + 1))
-        for partition_id, index in following.items():
-            self._partitions.setdefault(partition_id, _Backlog()).next_index = index
+            backlog.next_life = None
+            last = backlog.committed if partition_id in following.ending else following.indices.get(partition_id, 1) - 1
+            self.withdraw(partition_id, max(last, backlog.committed) + 1)
+        for partition_id, index in following.indices.items():
+            backlog = self._partitions.setdefault(partition_id, _Backlog())
+            if partition_id in following.ending:
+                backlog.next_life = index
+            else:
+                backlog.next_index = index
 
     # -- after the commit ---------------------------------------------------------------------------------
 
@@ -222,10 +249,12 @@ class Dispatcher:
         self._partitions.setdefault(partition_id, _Backlog()).is_frozen = frozen
 
     def forget(self, partition_id: int) -> None:
-        """Forget a partition that was torn down."""
+        """Forget a partition that was torn down; what is in the log behind the teardown keeps its indices."""
         backlog = self._partitions.pop(partition_id, None)
         for entry in backlog.entries if backlog else ():
             self._ops, self._bytes = self._ops - 1, self._bytes - entry[1]
+        if backlog and backlog.next_life is not None:
+            self._partitions[partition_id] = _Backlog(next_index=backlog.next_life)
 
     # -- figures ------------------------------------------------------------------------------------------
 
@@ -253,6 +282,8 @@ class Dispatcher:
         return partition_id in self._partitions and self._partitions[partition_id].is_frozen
 
     def _flagged(self, partition_id: int, backlog: _Backlog) -> Overloaded | None:
+        if backlog.next_life is not None:
+            return Overloaded(partition_id, "teardowns under way", 1, 0)
         if backlog.is_frozen:
             return Overloaded(partition_id, "frozen", 1, 0)
         if backlog.is_throttled:

@@ -2,7 +2,8 @@
 
 1. The parent log is opened; what it holds is durable then.  Nothing of it is ever rolled back here.
 2. The partitions are opened, and what teardowns left is collected.
-3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.
+3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.  A partition
+   whose teardown is committed behind it is not brought back for that: nobody has its records any more.
 4. Committed entries behind the parent's base are taken to their partitions again: what is there is verified, what is
    missing is appended.  A partition may be ahead of the parent: all that it holds was committed.
 5. Machines go on behind their snapshots, from the partitions' logs.
@@ -16,15 +17,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from latewood.clock import Clock
-from latewood.errors import Diverged
+from latewood.errors import Diverged, NotFoundError, UnavailableError
+from latewood.format.entry import Action
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
 from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Applier
-from latewood.replica.dispatch import Dispatcher, next_indices
+from latewood.replica.dispatch import Dispatcher, Following, next_indices
 from latewood.replica.engine import Entry
-from latewood.replica.entry_store import SegmentedLogStore
+from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
 from latewood.replica.machine import MachineFactory, PartitionEntry
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
@@ -36,7 +38,11 @@ _REPLAY_BYTES: Final = 1 << 20
 """So much of the parent log is replayed at a time."""
 
 Pull = Callable[[PartitionState, int], list[PartitionEntry]]
-"""Returns some entries of a partition, whose log is its state, from an index on; from a later one if they are gone."""
+"""Returns some entries of a partition, whose log is its state, from an index on; from a later one if they are gone.
+
+Raises `UnavailableError` if nobody who knows can be reached, and `NotFoundError` if one who has routed the partition's
+birth has it no more: it was torn down since.
+"""
 
 
 class NodeLayout(NamedTuple):
@@ -70,6 +76,7 @@ class NodeSite(NamedTuple):
     parent_options: LogOptions | None = None
     partition_options: LogOptions | None = None
     background: bool = False
+    recent_bytes_max: int = RECENT_BYTES_MAX
 
 
 class RecoveredNode(NamedTuple):
@@ -97,10 +104,18 @@ def recover_node(
         Diverged: a partition does not agree with the parent log, or misses what that has forgotten.
         CorruptError: something that was durable is damaged.
         Locked: another process has it.
+        UnavailableError: it needs records of peers, and cannot have them now.
     """
-    layout, fs, clock, factory, parent_options, partition_options, background = site
-    store = SegmentedLogStore.open(layout.parent, parent_options, fs=fs, clock=clock, background=background)
-    roster = Roster(layout.partitions, fs=fs, clock=clock, options=partition_options)
+    layout, fs, clock = site.layout, site.fs, site.clock
+    store = SegmentedLogStore.open(
+        layout.parent,
+        site.parent_options,
+        fs=fs,
+        clock=clock,
+        background=site.background,
+        recent_bytes_max=site.recent_bytes_max,
+    )
+    roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options)
     try:
         roster.open()
         base = store.first_index - 1
@@ -110,22 +125,24 @@ def recover_node(
             Watermarks(base),
             dispatcher or Dispatcher(),
             acks or AckTracker(store.recover(store.last_index).conf.members),
-            factory,
+            site.factory,
             clock,
         )
         machine = SegmentedStateMachine(parts)
-        _open_partitions(site, parts, base, pull)
+        commit = store.recover(store.last_index).hard_state.commit
+        ended = _ended(store, commit)
+        _open_partitions(site, parts, base, ended, pull)
         machine.answers = _answers(site)
-        applied = _replay(store, machine)
+        _replay(store, machine, commit, ended)
     except BaseException:
         roster.close()
         store.close()
         raise
-    return RecoveredNode(store, machine, applied)
+    return RecoveredNode(store, machine, commit)
 
 
-def following_indices(store: SegmentedLogStore, machine: SegmentedStateMachine) -> dict[int, int]:
-    """Return the next index of each partition for a node that begins to lead: the whole end of its log counts."""
+def following_indices(store: SegmentedLogStore, machine: SegmentedStateMachine) -> Following:
+    """Return what a node goes on from that begins to lead, for `Dispatcher.lead`: the whole end of its log counts."""
     placed = {partition.partition_id: partition.next_index - 1 for partition in machine.parts.roster}
     routed = machine.parts.watermarks.routed
     tail = (command_of(entry) for entry in _entries(store, routed + 1, store.last_index + 1))
@@ -142,14 +159,24 @@ def install_snapshot(node: RecoveredNode, reader: SnapshotReader, pull: Pull) ->
 
     Raises:
         Diverged: the snapshot is older than what is committed here, or a partition does not agree with it.
+        UnavailableError: peers cannot be reached; nothing of the parent log was changed.
     """
     parts = node.machine.parts
     parts.applier.stop()
-    for state in reader.partitions:
-        if state.log_is_state:
-            _fetch(parts.roster, state, pull, may_replace=False)
+    fetch_partitions(parts.roster, reader, pull)
     node.store.install(reader.engine_snapshot())
     node.store.sync()
+
+
+def fetch_partitions(roster: Roster, reader: SnapshotReader, pull: Pull) -> None:
+    """Fetch the records that partitions miss up to a snapshot, where their log is their state: before it is installed.
+
+    Raises:
+        Diverged: nobody has them, or a partition does not agree.
+    """
+    for state in reader.partitions:
+        if state.log_is_state:
+            _fetch(roster, state, pull, may_replace=False)
 
 
 def close_node(node: RecoveredNode) -> None:
@@ -162,16 +189,18 @@ def close_node(node: RecoveredNode) -> None:
 # -- the partitions ---------------------------------------------------------------------------------------
 
 
-def _open_partitions(site: NodeSite, parts: Parts, base: int, pull: Pull | None) -> None:
+def _open_partitions(site: NodeSite, parts: Parts, base: int, ended: dict[int, int], pull: Pull | None) -> None:
     """Give every partition its machine, with the state of the newest snapshot that it is not behind."""
     with ExitStack() as opened:
         readers = [
             opened.enter_context(SnapshotReader.open(site.fs, site.layout.snapshots / f"{index}-{term}"))
             for index, term in snapshots(site.fs, site.layout.snapshots)
         ]
+        for partition_id, index in ended.items():
+            parts.roster.tear_down(partition_id, index)
         installed = [reader for reader in readers if reader.index <= base]
         if installed:
-            _bring_to_base(parts.roster, installed[-1], pull)
+            _bring_to_base(parts.roster, installed[-1], ended, pull)
         for partition in parts.roster:
             _begin(site, parts, partition, _usable(readers, partition))
 
@@ -188,7 +217,7 @@ def _answers(site: NodeSite) -> AnswerBook:
     return book
 
 
-def _bring_to_base(roster: Roster, reader: SnapshotReader, pull: Pull | None) -> None:
+def _bring_to_base(roster: Roster, reader: SnapshotReader, ended: dict[int, int], pull: Pull | None) -> None:
     """Have the partitions of the snapshot that the parent log begins behind, and no older ones.
 
     A log that is its partition's state goes on where it ends; any other may begin behind the snapshot.
@@ -197,7 +226,7 @@ def _bring_to_base(roster: Roster, reader: SnapshotReader, pull: Pull | None) ->
     roster.keep_only(born | {one.partition_id: one.born for one in roster if one.born > reader.index})
     for state in reader.partitions:
         known = roster.get(state.partition_id)
-        if known and known.next_index > state.partition_log_index:
+        if state.partition_id in ended or (known and known.next_index > state.partition_log_index):
             continue
         if not state.log_is_state or not state.partition_log_index:
             roster.begin_at(state.partition_id, state.born, state.partition_log_index + 1)
@@ -269,30 +298,53 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
     """
     partition = roster.begin_at(state.partition_id, state.born, 1)
     while partition.next_index <= state.partition_log_index:
-        entries = [one for one in pull(state, partition.next_index) if one.index <= state.partition_log_index]
-        if not entries:
-            reason = f"nobody has entry {partition.next_index} of partition {state.partition_id}"
-            raise Diverged(reason, partition.path, partition.next_index)
-        if entries[0].index > partition.next_index:
+        entries = _pulled(state, partition.next_index, pull)
+        first = entries[0].index if entries else state.partition_log_index + 1
+        if first > partition.next_index:
             if not may_replace:
                 break
-            partition = roster.begin_at(state.partition_id, state.born, entries[0].index)
+            partition = roster.begin_at(state.partition_id, state.born, first)
         partition.place(entries)
     partition.flush()
+
+
+def _pulled(state: PartitionState, low: int, pull: Pull) -> list[PartitionEntry]:
+    """Return some entries from `low` on, up to the snapshot; none if the partition was torn down since."""
+    try:
+        entries = [one for one in pull(state, low) if one.index <= state.partition_log_index]
+    except NotFoundError:
+        return []
+    if not entries:
+        message = (
+            f"nobody has entries of partition {state.partition_id} from {low} on; try again, or begin this node anew"
+        )
+        raise UnavailableError(message)
+    return entries
 
 
 # -- the parent log ---------------------------------------------------------------------------------------
 
 
-def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine) -> int:
-    """Take committed entries to the partitions again; return up to where."""
-    commit = store.recover(store.last_index).hard_state.commit
+def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:
+    """Return the partitions that a committed entry behind the base tears down, and the last such entry of each."""
+    commands = ((entry.index, command_of(entry)) for entry in _entries(store, store.first_index, commit + 1))
+    return {command.partition_id: at for at, command in commands if command and command.action == Action.TEAR_DOWN}
+
+
+def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: int, ended: dict[int, int]) -> None:
+    """Take committed entries to the partitions again; those of partitions that were torn down since are for nobody."""
     low = store.first_index
     while low <= commit:
         entries = store.read(low, commit + 1, _REPLAY_BYTES)
+        if ended:
+            entries = [entry._replace(data=b"") if _is_past(entry, ended) else entry for entry in entries]
         machine.commit(entries, store.durable_index)
         low = entries[-1].index + 1
-    return commit
+
+
+def _is_past(entry: Entry, ended: dict[int, int]) -> bool:
+    command = command_of(entry)
+    return command is not None and entry.index <= ended.get(command.partition_id, 0)
 
 
 def _entries(store: SegmentedLogStore, low: int, high: int) -> Iterator[Entry]:

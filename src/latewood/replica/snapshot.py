@@ -39,7 +39,9 @@ CHUNK_BYTES_MAX: Final = 256 * KiB
 LOG_IS_STATE: Final = 1
 """The flag of a partition whose records are its state."""
 
-_OPTIONS: Final = LogOptions(segment_bytes_max=4 * MiB)
+OPTIONS: Final = LogOptions(segment_bytes_max=4 * MiB)
+"""Of the log that a snapshot is."""
+
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]+)")
 _INCOMING: Final = ".incoming"
 _DROPPED: Final = ".dropped"
@@ -60,12 +62,14 @@ class PartitionState(NamedTuple):
 class SnapshotWriter:
     """Writes one snapshot, chunk by chunk.  It counts once `finish` has returned."""
 
-    def __init__(self, fs: FileSystem, clock: Clock, directory: Path, index: int, term: int) -> None:
+    def __init__(
+        self, fs: FileSystem, clock: Clock, directory: Path, index: int, term: int, options: LogOptions = OPTIONS
+    ) -> None:
         self._fs, self._directory = fs, directory
         self._index, self._term = index, term
         self._path = directory / f"{index}-{term}"
         fs.remove_tree(_incoming(self._path))
-        self._log = Log.open(_incoming(self._path), _OPTIONS, fs=fs, clock=clock, background=False)
+        self._log = Log.open(_incoming(self._path), options, fs=fs, clock=clock, background=False)
         self._checksum = 0
 
     def parent(self, conf: ConfState) -> None:
@@ -194,14 +198,16 @@ class SnapshotReader:
 class SnapshotReceiver:
     """Takes in a snapshot from another node; what came before a crash need not come again."""
 
-    def __init__(self, fs: FileSystem, clock: Clock, directory: Path, index: int, term: int) -> None:
+    def __init__(
+        self, fs: FileSystem, clock: Clock, directory: Path, index: int, term: int, options: LogOptions = OPTIONS
+    ) -> None:
         self._fs, self._path = fs, directory / f"{index}-{term}"
         self._expected = (index, term)
         self._checker = _Checker(self._path)
         self.is_complete = fs.exists(self._path)
         if self.is_complete:
             return
-        self._log = Log.open(_incoming(self._path), _OPTIONS, fs=fs, clock=clock, background=False)
+        self._log = Log.open(_incoming(self._path), options, fs=fs, clock=clock, background=False)
         for record in self._log.scan():
             self._checker.add(record.sequence, record.payload)
         if self._checker.is_whole:
@@ -290,28 +296,42 @@ class _Checker:
 
 
 def take_snapshot(
-    machine: SegmentedStateMachine, fs: FileSystem, directory: Path, term: int, conf: ConfState
+    machine: SegmentedStateMachine,
+    fs: FileSystem,
+    directory: Path,
+    term: int,
+    conf: ConfState,
+    options: LogOptions = OPTIONS,
 ) -> Snapshot:
     """Write a snapshot of all partitions at the parent entry that was routed last; return it for the parent log.
 
-    Nothing is routed meanwhile, so all partitions stand at one parent index.  They are flushed first.
+    Nothing is routed meanwhile, so all partitions stand at one parent index.  They are flushed first.  If there is one
+    at that index already, such as one that a crash kept from being used, it is not written again.
 
     Raises:
         UnavailableError: a partition has not applied all that it was given; try again when it has.
         UsageError: nothing was ever routed.
     """
-    parts = machine.parts
+    marks = machine.parts.watermarks
     machine.collect()
-    index = parts.watermarks.routed
+    index = marks.routed
     if not index:
         raise UsageError("there is nothing to snapshot yet")
-    if parts.watermarks.applied_floor() < index:
-        message = (
-            f"entries after {parts.watermarks.applied_floor()} are not applied yet; a snapshot at {index} must wait"
-        )
+    if marks.applied_floor() < index:
+        message = f"entries after {marks.applied_floor()} are not applied yet; a snapshot at {index} must wait"
         raise UnavailableError(message)
     machine.flush()
-    writer = SnapshotWriter(fs, parts.clock, directory, index, term)
+    if (index, term) not in snapshots(fs, directory):
+        _write_snapshot(machine, SnapshotWriter(fs, machine.parts.clock, directory, index, term, options), conf)
+    for partition_id in marks.partitions:
+        marks.record_snapshot(partition_id, marks[partition_id].applied_index, marks[partition_id].applied_global)
+    marks.record_parent_snapshot(index)
+    return Snapshot(index, term, conf, f"{index}-{term}".encode())
+
+
+def _write_snapshot(machine: SegmentedStateMachine, writer: SnapshotWriter, conf: ConfState) -> None:
+    """Write all partitions, each while it stands still."""
+    parts = machine.parts
     try:
         writer.parent(conf)
         for partition in parts.roster:
@@ -325,11 +345,6 @@ def take_snapshot(
     except BaseException:
         writer.abandon()
         raise
-    for partition in parts.roster:
-        progress = parts.watermarks[partition.partition_id]
-        parts.watermarks.record_snapshot(partition.partition_id, progress.applied_index, progress.applied_global)
-    parts.watermarks.record_parent_snapshot(index)
-    return Snapshot(index, term, conf, f"{index}-{term}".encode())
 
 
 def compact_partitions(machine: SegmentedStateMachine, parent_base: int) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from latewood.errors import LatewoodError
-from latewood.testing.simulate_disk import ModelStore
-from latewood.testing.simulate_log import DiskStore
-from latewood.testing.simulate_planted import Bug
+from latewood.testing.simulate_log import DiskStorage
+from latewood.testing.simulate_model import ModelStorage
+from latewood.testing.simulate_planted import LOG_ONLY, Bug, planted
 from latewood.testing.simulate_truth import Violation
 from latewood.testing.simulate_world import Outcome, World
 
@@ -28,17 +28,19 @@ Store = Literal["model", "log"]
 
 
 def simulate(seed: int, bug: Bug | None = None, store: Store = "model") -> Outcome | Failure:
-    """Live through one run, with parent logs in a model of a disk, or on the real store."""
+    """Live through one run, on a model of a disk, or with the real logs."""
     try:
-        return World(seed, bug, DiskStore if store == "log" else ModelStore).run()
-    except (Violation, LatewoodError) as error:  # an engine that broke is as bad as a broken promise
+        with planted(bug):
+            return World(seed, bug, DiskStorage if store == "log" else ModelStorage).run()
+    except (Violation, LatewoodError, AssertionError) as error:  # what breaks is as bad as a broken promise
         return Failure(seed, f"{type(error).__name__}: {error}")
 
 
-def catch(bug: Bug, seeds: range) -> Failure | None:
+def catch(bug: Bug, seeds: range, store: Store = "model") -> Failure | None:
     """Return the first run that a planted bug breaks, and that is clean without it."""
-    runs = (simulate(seed, bug) for seed in seeds)
-    broken = (run for run in runs if isinstance(run, Failure) and isinstance(simulate(run.seed), Outcome))
+    store = "log" if bug in LOG_ONLY else store
+    runs = (simulate(seed, bug, store) for seed in seeds)
+    broken = (run for run in runs if isinstance(run, Failure) and isinstance(simulate(run.seed, None, store), Outcome))
     return next(broken, None)
 
 
@@ -48,13 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=_seeds, default=range(100), metavar="A:B", help="from A, below B")
     names = [bug.name.lower() for bug in Bug]
     parser.add_argument("--planted", choices=[*names, "all"], metavar="NAME", help=f"all, or {', '.join(names)}")
-    parser.add_argument("--store", choices=["model", "log"], default="model", help="what parent logs are kept in")
+    parser.add_argument("--store", choices=["model", "log"], default="model", help="a model of a disk, which is fast, or the real logs")
     given = parser.parse_args(arguments)
     if given.planted is None:
         return _clean(given.seeds, given.store)
     bugs = list(Bug) if given.planted == "all" else [Bug[given.planted.upper()]]
     sound = _clean(given.seeds, given.store) if given.planted == "all" else 0
-    missed = [bug for bug in bugs if not _caught(bug, given.seeds)]
+    missed = [bug for bug in bugs if not _caught(bug, given.seeds, given.store)]
     return int(bool(missed)) | sound
 
 
@@ -74,8 +76,8 @@ def _clean(seeds: range, store: Store) -> int:
     return int(bool(failures))
 
 
-def _caught(bug: Bug, seeds: range) -> bool:
-    failure = catch(bug, seeds)
+def _caught(bug: Bug, seeds: range, store: Store) -> bool:
+    failure = catch(bug, seeds, store)
     verdict = f"caught by seed {failure.seed}: {failure.reason}" if failure else f"MISSED by all {len(seeds)} seeds"
     _say(f"{bug.name.lower()}: {verdict}")
     return failure is not None

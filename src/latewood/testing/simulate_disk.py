@@ -11,8 +11,9 @@ from itertools import takewhile
 from random import Random
 from typing import TypeAlias
 
+from latewood.format.entry import Command
 from latewood.replica.engine import NO_NODE, ConfState, Entry, HardState, Recovered, Snapshot
-from latewood.testing.simulate_truth import Command, Placed, Violation
+from latewood.testing.simulate_truth import Placed, Violation, operation_in
 
 _Record: TypeAlias = Entry | HardState | tuple[int, ConfState] | tuple[str, Snapshot]
 
@@ -41,12 +42,6 @@ class ModelStore:
     def last_index(self) -> int:
         """The index of the last entry."""
         return self.base_index + len(self.entries)
-
-    @property
-    def durable_index(self) -> int:
-        """The last entry that the disk cannot lose any more, about: the last of the synced records."""
-        indices = (record.index for record in reversed(self._records[: self._durable]) if isinstance(record, Entry))
-        return next(indices, self.base_index)
 
     def term(self, index: int) -> int:
         """Return an entry's term."""
@@ -159,15 +154,19 @@ class ModelPartition:
         self.applied = 0
         self.checkpoint: tuple[list[int], int] = ([], 0)
 
+    @property
+    def born(self) -> int:
+        """The parent index of its first record."""
+        return self.placed[0].index if self.placed else 0
+
     def place(self, command: Command, index: int, *, verifies: bool = True) -> None:
         """Put a committed record in its place, or find it there already."""
-        placed = Placed(command.operation, index)
-        if command.partition_index > len(self.placed) + 1:
-            raise Violation(f"record {command.partition_index} of partition {command.partition} comes after "
-                            f"{len(self.placed)}")  # fmt: skip
-        if command.partition_index == len(self.placed) + 1:
+        placed, at = Placed(operation_in(command.payload), index), command.partition_log_index
+        if at > len(self.placed) + 1:
+            raise Violation(f"record {at} of partition {command.partition_id} comes after {len(self.placed)}")
+        if at == len(self.placed) + 1:
             self.placed.append(placed)
-        elif verifies and self.placed[command.partition_index - 1] != placed:
+        elif verifies and self.placed[at - 1] != placed:
             raise Violation(f"another record stands at {command} of entry {index}")
 
     def sync(self) -> None:
@@ -181,6 +180,12 @@ class ModelPartition:
         self.state.append(self.placed[self.applied].operation)
         self.applied += 1
         return True
+
+    def finish(self) -> None:
+        """Sync and apply all that there is."""
+        self.sync()
+        while self.apply():
+            pass
 
     def save(self, *, with_index: bool = True) -> None:
         """Make the state durable, with how far it got."""
@@ -220,8 +225,6 @@ def unpack_partitions(data: bytes) -> dict[int, ModelPartition]:
     for key, placed in json.loads(zlib.decompress(data)).items():
         partition = partitions[int(key)] = ModelPartition()
         partition.placed = [Placed(*one) for one in placed]
-        partition.sync()
-        while partition.apply():
-            pass
+        partition.finish()
         partition.save()
     return partitions

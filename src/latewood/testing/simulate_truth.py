@@ -3,34 +3,37 @@
 The first node to hand an entry on says what stands at its index; from then on nobody may say otherwise.
 """
 
-import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from latewood.replica.engine import Entry, EntryKind
-
-_COMMAND: Final = struct.Struct("<QQQ")
+from latewood.format.entry import Action, Command, encode_command
+from latewood.replica.engine import Entry
+from latewood.replica.routing import command_of
 
 
 class Violation(Exception):
     """A promise was broken."""
 
 
-class Command(NamedTuple):
-    """The data of an entry: one operation of a client, and its place in a partition."""
+def write_data(partition: int, partition_index: int, operation: int, timestamp_ns: int) -> bytes:
+    """Return the data of an entry: one operation of a client, and its place in a partition."""
+    return encode_command(Command(partition, partition_index, operation_payload(operation), timestamp_ns))
 
-    partition: int
-    partition_index: int
-    operation: int
 
-    def encode(self) -> bytes:
-        """Return it as bytes."""
-        return _COMMAND.pack(*self)
+def tear_down_data(partition: int) -> bytes:
+    """Return the data of an entry that ends a partition."""
+    return encode_command(Command(partition, 0, b"", action=Action.TEAR_DOWN))
 
-    @classmethod
-    def decode(cls, data: bytes) -> "Command":
-        """Read it back."""
-        return cls(*_COMMAND.unpack(data))
+
+def operation_payload(operation: int) -> bytes:
+    """Return an operation as a payload; their lengths differ, so that records end anywhere."""
+    return operation.to_bytes(8, "little") + bytes(operation % 37)
+
+
+def operation_in(payload: bytes) -> int:
+    """Return the operation in a payload."""
+    return int.from_bytes(payload[:8], "little")
 
 
 class Placed(NamedTuple):
@@ -46,7 +49,12 @@ class Truth:
 
     first_index: int
     entries: list[Entry] = field(default_factory=list)
-    projection: dict[int, list[Placed]] = field(default_factory=dict)
+    projection: dict[tuple[int, int], list[Placed]] = field(default_factory=dict)
+    """What each partition must hold, by its id and its birth."""
+    born: dict[int, int] = field(default_factory=dict)
+    """The partitions that there are now, and the index of the first write of each."""
+    ended: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Where partitions were torn down."""
     index_of: dict[int, int] = field(default_factory=dict)
     floor_of: dict[int, int] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=dict)
@@ -75,27 +83,50 @@ class Truth:
         self.acked[operation] = index
         self.acked_index_max = max(self.acked_index_max, index)
 
-    def check_partition(self, node: int, partition: int, placed: list[Placed]) -> None:
-        """Check that a node's partition is the beginning of the projection of the agreed log."""
-        if placed != self.projection.get(partition, [])[: len(placed)]:
+    def check_partition(self, node: int, partition: int, born: int, placed: Sequence[Placed], start: int = 0) -> None:
+        """Check that a node's partition, from its record `start` on, is a part of the projection of the agreed log."""
+        if list(placed) != self.projection.get((partition, born), [])[start : start + len(placed)]:
             raise Violation(f"node {node}: partition {partition} is not what the parent log makes of it")
 
-    def check_whole(self, node: int, partition: int, placed: list[Placed], handed_on: int) -> None:
-        """Check that a node's partition holds all that it should, once entries up to `handed_on` are taken."""
-        expected = [one for one in self.projection.get(partition, []) if one.index <= handed_on]
-        # It may hold more: what it had before a restart, and is committed again only later.
-        if placed[: len(expected)] != expected:
-            raise Violation(f"node {node}: partition {partition} has {len(placed)} of {len(expected)} records")
-        self.check_partition(node, partition, placed)
+    def check_whole(self, node: int, held: Mapping[tuple[int, int], int], handed_on: int) -> None:
+        """Check that a node's partitions, given with how many records they have, are those at `handed_on`."""
+        expected = self.partitions_at(handed_on)
+        for key, count in expected.items():
+            # It may hold more: what it had before a restart, and is committed again only later.
+            if held.get(key, 0) < count:
+                raise Violation(f"node {node}: partition {key[0]} has {held.get(key, 0)} of {count} records")
+        for partition, born in held:
+            if born <= handed_on and (partition, born) not in expected:
+                raise Violation(f"node {node} still has partition {partition}, born at {born}")
+
+    def partitions_at(self, index: int) -> dict[tuple[int, int], int]:
+        """Return the partitions after a parent index, with the number of their records."""
+        found: dict[tuple[int, int], int] = {}
+        for (partition, born), placed in self.projection.items():
+            ended = self.ended.get((partition, born))
+            if born <= index and (ended is None or ended > index):
+                found[partition, born] = sum(one.index <= index for one in placed)
+        return found
 
     def _add(self, entry: Entry) -> None:
         if self.entries and entry.term < self.entries[-1].term:
             raise Violation(f"the term falls at {entry}")
         self.entries.append(entry)
-        if entry.kind != EntryKind.NORMAL or not entry.data:
-            return
-        partition, partition_index, operation = Command.decode(entry.data)
-        placed = self.projection.setdefault(partition, [])
+        command = command_of(entry)
+        if command and command.action == Action.TEAR_DOWN:
+            if (born := self.born.pop(command.partition_id, None)) is not None:
+                self.ended[command.partition_id, born] = entry.index
+        elif command:
+            self._add_write(entry, command)
+
+    def _add_write(self, entry: Entry, command: Command) -> None:
+        partition, partition_index, operation = (
+            command.partition_id,
+            command.partition_log_index,
+            operation_in(command.payload),
+        )
+        born = self.born.setdefault(partition, entry.index)
+        placed = self.projection.setdefault((partition, born), [])
         if partition_index != len(placed) + 1:
             raise Violation(f"entry {entry.index} is record {partition_index} of partition {partition}, "
                             f"which has {len(placed)}")  # fmt: skip

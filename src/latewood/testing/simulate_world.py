@@ -11,10 +11,13 @@ from random import Random
 from typing import Final
 from zlib import crc32
 
-from latewood.replica.engine import ChangeKind, ConfState, Entry, Message, MessageKind, Snapshot
-from latewood.testing.simulate_disk import ModelStore, pack_partitions
-from latewood.testing.simulate_node import Node, SimulatedStore
+from latewood.errors import UnavailableError
+from latewood.replica.engine import ChangeKind, ConfState, Entry, Message, Snapshot
+from latewood.replica.machine import PartitionEntry
+from latewood.replica.snapshot import PartitionState
+from latewood.testing.simulate_node import Node
 from latewood.testing.simulate_planted import Bug
+from latewood.testing.simulate_storage import Storage, Surroundings
 from latewood.testing.simulate_truth import Truth, Violation
 
 _TICK_MS: Final = 20
@@ -71,16 +74,15 @@ class Outcome:
     trace: int
 
 
-class World:
-    """One run.  `random`, `truth` and `bug` are for its nodes."""
+MakeStorage = Callable[[int, Surroundings, ConfState | None, int], Storage]
+"""Makes the storage of a node: a founding one, with the members and the index that it begins behind, or a new one."""
 
-    def __init__(
-        self,
-        seed: int,
-        bug: Bug | None = None,
-        make_store: Callable[[Snapshot | None], SimulatedStore] = ModelStore,
-    ) -> None:
-        self.seed, self.bug, self._make_store = seed, bug, make_store
+
+class World:
+    """One run.  What has no underscore is for its nodes."""
+
+    def __init__(self, seed: int, bug: Bug | None, make_storage: MakeStorage) -> None:
+        self.seed, self.bug, self._make_storage = seed, bug, make_storage
         self.random = Random(seed)  # noqa: S311 - a seed must give the same run again
         self.truth = Truth(_FIRST + 1)
         self.climate = Climate.draw(self.random)
@@ -89,10 +91,11 @@ class World:
         self._event_count = self._operations = self._crashes = self._trace = 0
         self._cuts: set[tuple[int, int]] = set()
         self._slow: set[int] = set()
-        self._is_peace = False
+        self.is_peace = False
         members = tuple(range(1, self.climate.nodes + 1))
-        self._first = Snapshot(_FIRST, 1, ConfState(members), pack_partitions({}, _FIRST))
-        self.nodes = {node: Node(node, self, make_store(self._first)) for node in members}
+        self.nodes = {
+            node: Node(node, self, make_storage(node, self, ConfState(members), _FIRST)) for node in members
+        }
 
     def run(self) -> Outcome:
         """Live through it.
@@ -115,24 +118,41 @@ class World:
 
     def send(self, sender: int, message: Message) -> None:
         """Let a message travel: it may be lost, doubled, late, or be overtaken."""
-        lost = (sender, message.to) in self._cuts or (not self._is_peace and self.chance(self.climate.drop))
-        is_snapshot = message.kind == MessageKind.SNAPSHOT
+        lost = (sender, message.to) in self._cuts or (not self.is_peace and self.chance(self.climate.drop))
         if not lost:
             self._travel(sender, message)
-            if not self._is_peace and self.chance(self.climate.duplicate):
+            if not self.is_peace and self.chance(self.climate.duplicate):
                 self._travel(sender, message)
-        if is_snapshot:
-            self._after_on(sender, self._delay(), lambda node: self._report_snapshot(node, message.to, not lost))
+
+    def send_snapshot(self, sender: int, message: Message, snapshot: Snapshot) -> None:
+        """Let what a snapshot names travel, piece by piece, and then the message: it may break off anywhere."""
+        chunks = self.nodes[sender].storage.offers(snapshot)
+        self._after_on(sender, self._delay(), lambda node: self._send_chunks(node, message, snapshot, chunks))
+
+    def pull(self, node: int, partition: PartitionState, low: int) -> list[PartitionEntry]:
+        """Ask the others for records, in any order."""
+        others = [one for one in self.nodes.values() if one.is_up and one.node != node]
+        self.random.shuffle(others)
+        for other in others:
+            if (node, other.node) not in self._cuts and (other.node, node) not in self._cuts:
+                found = other.storage.records(partition, low)
+                if found is not None:
+                    return found
+        raise UnavailableError(f"nobody with partition {partition.partition_id} can be reached")
+
+    def restart_later(self, node: Node) -> None:
+        """Have a node come up again that has stopped by itself."""
+        self._after(self._delay(), lambda: None if node.is_up else self._begin(node))
 
     def write_later(self, node: Node) -> None:
         """Let the disk take its time."""
         slowness = 20 if node.node in self._slow else 1
-        usual = self.random.randint(0, 1 if self._is_peace else self.climate.disk_ms_max)
+        usual = self.random.randint(0, 1 if self.is_peace else self.climate.disk_ms_max)
         self._after_on(node.node, 1 + usual * slowness, self._disk_done)
 
     def fetch_later(self, node: Node, token: int, entries: list[Entry]) -> None:
         """Let the disk take its time."""
-        fails = not self._is_peace and self.chance(0.1)
+        fails = not self.is_peace and self.chance(0.1)
         self._after_on(node.node, self._delay(), lambda one: one.fetched(token, [] if fails else entries))
 
     def chance(self, share: float) -> bool:
@@ -167,7 +187,7 @@ class World:
         self.now_ms = end_ms
 
     def _delay(self) -> int:
-        usual = self.random.randint(1, 2 if self._is_peace else self.climate.delay_ms_max)
+        usual = self.random.randint(1, 2 if self.is_peace else self.climate.delay_ms_max)
         return usual * 5 if self.chance(0.02) else usual
 
     def _travel(self, sender: int, message: Message) -> None:
@@ -179,19 +199,35 @@ class World:
             self.note(sender, message.to, message.kind, crc32(message.data))
             node.receive(sender, message.data)
 
-    def _report_snapshot(self, node: Node, to: int, arrived: bool) -> None:  # noqa: FBT001 - as the engine has it
-        node.engine.report_snapshot(to, arrived=arrived)
+    def _send_chunks(self, node: Node, message: Message, snapshot: Snapshot, chunks: list[bytes]) -> None:
+        """Send some chunks of a snapshot; the message behind the last, and word of how it ended to the sender."""
+        to = self.nodes.get(message.to)
+        lost = (node.node, message.to) in self._cuts or (not self.is_peace and self.chance(self.climate.drop))
+        missing = len(chunks)
+        if to is not None and to.is_up and chunks and not lost:
+            missing = to.storage.receive(snapshot, chunks)
+            self.note(node.node, message.to, snapshot.index, missing)
+            if 0 < missing < len(chunks):
+                self._after_on(node.node, self._delay(), lambda one: self._send_chunks(one, message, snapshot, chunks))
+                return
+        if not missing:
+            self.send(node.node, message)
+        node.engine.report_snapshot(message.to, arrived=not missing)
         node.pump()
 
     def _disk_done(self, node: Node) -> None:
         node.disk_done()
-        if node.voted and not self._is_peace and self.chance(self.climate.crash_after_vote):
+        if node.voted and not self.is_peace and self.chance(self.climate.crash_after_vote):
             self._crash(node)
 
     # -- what goes on ---------------------------------------------------------------------------------------
 
     def _begin(self, node: Node) -> None:
-        node.start()
+        try:
+            node.start()
+        except UnavailableError:  # It cannot get what it needs from others: it tries again.
+            self._after(self._delay() + _PEACE_STEP_MS, lambda: None if node.is_up else self._begin(node))
+            return
         self.note(node.node, node.handed_on)
         self._after_on(node.node, self.random.randint(1, _TICK_MS), self._tick)
         node.pump()
@@ -203,23 +239,30 @@ class World:
     def _work(self) -> None:
         self._after(10, self._work)
         for node in self.nodes.values():
-            if node.is_up and self._is_peace:
-                node.finish_work()
-            elif node.is_up:
+            if node.is_up:
                 node.work()
+                self._acknowledge(node)
+
+    def _acknowledge(self, node: Node) -> None:
+        """Tell another how far the partitions of a node are."""
+        other = self.random.choice(list(self.nodes.values()))
+        if other.is_up and other is not node and (node.node, other.node) not in self._cuts:
+            other.storage.acknowledge(node.node, node.storage.progress())
 
     def _client(self) -> None:
-        self._after(self.random.randint(1, 100 if self._is_peace else 2 * self.climate.client_ms), self._client)
+        self._after(self.random.randint(1, 100 if self.is_peace else 2 * self.climate.client_ms), self._client)
         leaders = [node for node in self.nodes.values() if node.is_leader]
         if leaders:
             node = self.random.choice(leaders)
+            if self.chance(0.02):
+                node.tear_down(self.random.randint(1, self.climate.partitions))
             self._operations += 1
             node.propose(self.random.randint(1, self.climate.partitions), self._operations)
             if self.chance(0.1):
                 node.read()
 
     def _chaos(self) -> None:
-        if self._is_peace:
+        if self.is_peace:
             return
         self._after(self.random.randint(1, 2 * self.climate.chaos_ms), self._chaos)
         node = self.random.choice(list(self.nodes.values()))
@@ -284,13 +327,13 @@ class World:
 
     def _join(self, node: int) -> None:
         if node not in self.nodes:
-            self.nodes[node] = Node(node, self, self._make_store(None))
+            self.nodes[node] = Node(node, self, self._make_storage(node, self, None, 0))
             self._begin(self.nodes[node])
 
     # -- the end --------------------------------------------------------------------------------------------
 
     def _make_peace(self) -> None:
-        self._is_peace = True
+        self.is_peace = True
         self._cuts.clear()
         self._slow.clear()
         for node in self.nodes.values():
@@ -322,7 +365,4 @@ class World:
             if self.truth.index_of.get(operation) != index:
                 raise Violation(f"operation {operation} was acknowledged at {index} and is not there")
         for node in self._members():
-            node.finish_work()
-            for partition in self.truth.projection:
-                placed = node.partitions[partition].placed if partition in node.partitions else []
-                self.truth.check_whole(node.node, partition, placed, node.handed_on)
+            node.storage.check_whole(node.handed_on)
