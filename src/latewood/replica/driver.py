@@ -8,13 +8,14 @@ Invariant: held-back messages leave in the order of their writes, and each after
 durable, even those of a ready that has nothing to write.   Order of writes: docs/adr/0021-raft-engine.md
 """
 
+import logging
 from asyncio import Future, get_running_loop
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from latewood.errors import ClosedError
+from latewood.errors import ClosedError, UsageError
 from latewood.replica.engine import (
     NO_NODE,
     ConfState,
@@ -33,6 +34,7 @@ from latewood.replica.engine import (
 
 _Token = TypeVar("_Token")
 _T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
 
 
 class Write(NamedTuple):
@@ -260,6 +262,10 @@ class EngineLoop(Generic[_Token]):
         self._tokens.append(token)
         self.wake()
 
+    def act(self, action: Callable[[], None]) -> None:
+        """Do something with the engine, and have a turn soon."""
+        self._do(action)
+
     def on_store(self, action: Callable[[], None]) -> None:
         """Have something done on the store's thread, such as a compaction, when nothing is being written."""
         self._actions.append(action)
@@ -303,7 +309,10 @@ class EngineLoop(Generic[_Token]):
     def _take_in(self) -> None:
         received, self._received = self._received, {}
         for sender, messages in received.items():
-            self.engine.step(sender, messages)
+            try:
+                self.engine.step(sender, messages)
+            except UsageError as error:  # Its sender is at fault, not this engine; Raft repeats what counts.
+                _logger.warning("messages of node %d are dropped: %s", sender, error)
         if self._data:
             data, tokens = self._data, self._tokens
             self._data, self._tokens = [], []
