@@ -189,6 +189,10 @@ class Core:
             self._is_lent = False
             self._go_on()
 
+    def fail(self, error: BaseException) -> None:
+        """Stop, because of what happened beside the engine."""
+        self.raft.act(lambda: _raise(error))
+
     def collect(self) -> None:
         """Learn what the machines have done."""
         if self._is_lent or self._is_closed:
@@ -289,7 +293,7 @@ class Core:
         if isinstance(error, DiskFull):
             self._wait_for_room(error)
         elif error is not None:
-            self.raft.act(lambda: _raise(error))
+            self.fail(error)
         else:
             self._handed.popleft()
             self._after_routing()

@@ -3,6 +3,7 @@
 Tells when one was: then the partitions are to be opened anew.  Owned as the store is.
 """
 
+import time
 from collections.abc import Callable, Sequence
 
 from latewood.errors import UnavailableError
@@ -18,6 +19,7 @@ class GuardedStore:
         self._store, self._on_installed = store, on_installed
         self._fetched = b""
         self._has_installed = False
+        self.sync_count, self.sync_s = 0, 0.0
 
     def allow(self, name: bytes) -> None:
         """Let a snapshot be installed: it is whole, and so are its partitions."""
@@ -53,7 +55,10 @@ class GuardedStore:
 
     def sync(self) -> None:
         """Make all that was written durable."""
+        started_s = time.monotonic()
         self._store.sync()
+        self.sync_count += 1
+        self.sync_s += time.monotonic() - started_s
         if self._has_installed:
             self._has_installed = False
             self._on_installed()
