@@ -1,7 +1,6 @@
 """Real processes on loopback: writers go on while nodes are killed, and nothing that was acknowledged is lost."""
 
 import asyncio
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final
 import pytest
 
 import latewood
+from latewood.replica.client_async import AsyncClient
 from latewood.replica.replies import StatusReply
 from latewood.replica.requests import Append
 from tests.replica.processes import ClusterProcesses
@@ -27,7 +27,7 @@ class Told:
         self.acknowledged: dict[int, bytes] = {}
         self.is_over = False
 
-    async def write(self, client: latewood.AsyncClient, name: str, partition: int = PARTITION) -> None:
+    async def write(self, client: AsyncClient, name: str, partition: int = PARTITION) -> None:
         number = 0
         while not self.is_over:
             payload = f"{name}-{number}".encode()
@@ -47,7 +47,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def status_when(client: latewood.AsyncClient, address: str, holds: Callable[[StatusReply], bool]) -> StatusReply:
+async def status_when(client: AsyncClient, address: str, holds: Callable[[StatusReply], bool]) -> StatusReply:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -59,7 +59,7 @@ async def status_when(client: latewood.AsyncClient, address: str, holds: Callabl
             await asyncio.sleep(0.02)
 
 
-async def records(client: latewood.AsyncClient, partition: int = PARTITION) -> list[bytes]:
+async def records(client: AsyncClient, partition: int = PARTITION) -> list[bytes]:
     return [record.payload async for record in client.partition(partition).scan()]
 
 
@@ -73,7 +73,7 @@ def check(told: Told, found: list[bytes]) -> None:
 def test_a_killed_leader_loses_nothing_and_a_writer_goes_on(tmp_path: Path) -> None:
     async def story(cluster: ClusterProcesses) -> None:
         told = Told()
-        async with latewood.connect_async(cluster.seeds) as client:
+        async with await latewood.connect_async(cluster.seeds) as client:
             writers = [asyncio.create_task(told.write(client, f"w{number}")) for number in range(8)]
             await told.grows_by(200)
             killed = (await client.status()).leader
@@ -99,8 +99,11 @@ def test_a_killed_leader_loses_nothing_and_a_writer_goes_on(tmp_path: Path) -> N
 def test_all_nodes_killed_at_once_come_back_with_everything(tmp_path: Path) -> None:
     async def story(cluster: ClusterProcesses) -> None:
         told = Told()
-        async with latewood.connect_async(cluster.seeds) as client:
-            writers = [asyncio.create_task(told.write(client, f"w{number}", partition)) for number, partition in enumerate((7, 7))]
+        async with await latewood.connect_async(cluster.seeds) as client:
+            writers = [
+                asyncio.create_task(told.write(client, f"w{number}", partition))
+                for number, partition in enumerate((7, 7))
+            ]
             await told.grows_by(100)
             for node in cluster.nodes.values():
                 node.kill()
@@ -118,7 +121,7 @@ def test_all_nodes_killed_at_once_come_back_with_everything(tmp_path: Path) -> N
 def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Path) -> None:
     async def story(cluster: ClusterProcesses) -> None:
         told = Told()
-        async with latewood.connect_async(cluster.seeds) as client:
+        async with await latewood.connect_async(cluster.seeds) as client:
             writers = [asyncio.create_task(told.write(client, f"w{number}")) for number in range(4)]
             await told.grows_by(50)
             paused = (await client.status()).leader
@@ -139,7 +142,7 @@ def test_a_repeated_request_is_answered_and_not_done_again(tmp_path: Path) -> No
     """Across a change of leader and a restart of all: the answers are part of the partition."""
     from latewood.replica.client_link import open_link  # noqa: PLC0415 - one test speaks for itself
 
-    async def append(cluster: ClusterProcesses, client: latewood.AsyncClient, number: int, payloads: list[bytes]) -> list[int]:
+    async def append(cluster: ClusterProcesses, client: AsyncClient, number: int, payloads: list[bytes]) -> list[int]:
         leader = (await status_when(client, next(iter(cluster.seeds)), lambda one: one.leader != 0)).leader
         async with asyncio.timeout(PATIENCE_S):
             while True:
@@ -152,7 +155,7 @@ def test_a_repeated_request_is_answered_and_not_done_again(tmp_path: Path) -> No
                 await asyncio.sleep(0.05)
 
     async def story(cluster: ClusterProcesses) -> None:
-        async with latewood.connect_async(cluster.seeds) as client:
+        async with await latewood.connect_async(cluster.seeds) as client:
             first = await append(cluster, client, 1, [b"a", b"b"])
             assert await append(cluster, client, 1, [b"a", b"b"]) == first
             for node in cluster.nodes.values():
@@ -169,7 +172,7 @@ def test_a_repeated_request_is_answered_and_not_done_again(tmp_path: Path) -> No
 
 def test_a_graceful_stop_hands_over(tmp_path: Path) -> None:
     async def story(cluster: ClusterProcesses) -> None:
-        async with latewood.connect_async(cluster.seeds) as client:
+        async with await latewood.connect_async(cluster.seeds) as client:
             await client.partition(PARTITION).append(b"x")
             leader = (await client.status()).leader
             assert cluster.nodes[leader].end() == 0
@@ -177,4 +180,3 @@ def test_a_graceful_stop_hands_over(tmp_path: Path) -> None:
 
     with ClusterProcesses(tmp_path) as cluster:
         asyncio.run(story(cluster))
-        assert os.listdir(tmp_path)
