@@ -201,12 +201,14 @@ class AsyncClient:
         return found
 
     async def ask(self, request: Request, nature: Nature, kind: type[R], *, extra_s: float = 0.0) -> R:
-        """Ask the leader, until there is an answer or the deadline; `extra_s` is what the node may wait itself.
+        """Ask the leader, until there is an answer or the deadline.
+
+        `extra_s` is what the node may wait itself: an attempt may take so much longer, the search for a leader may not.
 
         Raises:
             LatewoodError: as `client_verdict` says.
         """
-        deadline = self._loop.time() + self.options.timeout_ms / 1000 + extra_s
+        deadline = self._loop.time() + self.options.timeout_ms / 1000
         return await self._ask_until(request, nature, kind, deadline, extra_s)
 
     async def ask_any(self, request: Request, kind: type[R], *, extra_s: float = 0.0) -> R:
@@ -250,7 +252,7 @@ class AsyncClient:
             self._learn(verdict, outcome[0])
             pause = 0.0 if verdict.address and attempt == 1 else self.options.pause_s(attempt, self._chance())
             if self._loop.time() + pause >= deadline:
-                raise give_up(last, f"{self.options.timeout_ms / 1000 + extra_s:.3g} s", in_doubt=in_doubt)
+                raise give_up(last, f"{self.options.timeout_ms / 1000:.3g} s", in_doubt=in_doubt)
             await asyncio.sleep(pause)
 
     async def _attempt(self, request: Request, deadline: float, extra_s: float) -> tuple[str, Reply | Lost]:
@@ -259,7 +261,7 @@ class AsyncClient:
             link = await self._route.leader()
         except ClusterUnavailable as error:
             return "", Lost(str(error), was_sent=False)
-        patience = min(self.options.attempt_ms / 1000 + extra_s, deadline - self._loop.time())
+        patience = min(self.options.attempt_ms / 1000, deadline - self._loop.time()) + extra_s
         return link.address, await self._answer(link, request, patience)
 
     async def _answer(self, link: Link, request: Request, patience_s: float) -> Reply | Lost:

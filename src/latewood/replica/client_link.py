@@ -132,7 +132,7 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
         raise ClusterUnavailable(message) from None
     except OSError as error:  # ssl.SSLError is one
         link.close("failed")
-        raise ClusterUnavailable(f"{address}: {error.strerror or error}") from error
+        raise ClusterUnavailable(f"{address}: {error.strerror or str(error) or type(error).__name__}") from error
     except BaseException:
         link.close("broken off")
         raise
@@ -147,6 +147,7 @@ def _check_node(link: Link, welcome: Welcome, tls: ssl.SSLContext | None) -> Non
     assert link._transport is not None  # noqa: SLF001 - the same module
     proven = node_id_of(link._transport.get_extra_info("peercert"))  # noqa: SLF001 - as above
     if proven != welcome.node_id:
-        reason = f"{link.address} says it is node {welcome.node_id}, and its certificate is of {proven or 'no node'}"
+        holder = f"node {proven}" if proven else "no node"
+        reason = f"{link.address} says it is node {welcome.node_id}, and its certificate is of {holder}"
         link.close(reason)
         raise ClusterUnavailable(reason)
