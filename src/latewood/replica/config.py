@@ -28,8 +28,8 @@ import msgspec
 
 from latewood.errors import NotFoundError, UsageError
 from latewood.limits import MiB, check_name
+from latewood.replica.addresses import check_loopback, split_address
 from latewood.replica.tls import Credentials
-from latewood.replica.transport import check_loopback, split_address
 
 
 class RaftSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -24,7 +24,7 @@ class Connection(asyncio.Protocol):
     """Frames on a stream.  `on_message` gets every message; `on_close` is called once, with the reason."""
 
     def __init__(
-        self, on_message: "Callable[[Connection, Message], None]", on_close: "Callable[[Connection, str], None]"
+        self, on_message: Callable[["Connection", Message], None], on_close: Callable[["Connection", str], None]
     ) -> None:
         self._on_message, self._on_close = on_message, on_close
         self._loop = asyncio.get_running_loop()

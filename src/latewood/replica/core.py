@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final
 
 from latewood.clock import Clock
 from latewood.errors import ClosedError, DiskFull, UnavailableError
@@ -27,36 +27,13 @@ from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.replica.read_points import ReadPoints
 from latewood.replica.recovery import RecoveredNode, close_node, following_indices
 from latewood.replica.replies import NotLeader, Refused
+from latewood.replica.surroundings import Surroundings
 from latewood.replica.writing import Answering, Pending, Writer, WriteRequest
 
 _FULL_RETRY_S: Final = 1.0
 """With a full disk, committed entries are tried again so often."""
 
 _logger = logging.getLogger(__name__)
-
-
-class Surroundings(Protocol):
-    """What a core needs from its node.  Called on the event loop."""
-
-    def send(self, messages: Sequence[Message]) -> None:
-        """Send the engine's messages, or lose them."""
-        ...
-
-    def on_failure(self, error: BaseException) -> None:
-        """Take note that the core has stopped."""
-        ...
-
-    def on_installed(self) -> None:
-        """Take note that a snapshot is installed: the core is of no use any more."""
-        ...
-
-    def on_applied(self, partition_ids: Sequence[int]) -> None:
-        """Take note that partitions have moved."""
-        ...
-
-    def leader_address(self, node_id: int) -> str:
-        """Return where a node can be reached."""
-        ...
 
 
 class Core:

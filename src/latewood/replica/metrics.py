@@ -8,9 +8,9 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from latewood.replica.addresses import split_address
 from latewood.replica.core import Core
 from latewood.replica.engine import Role
-from latewood.replica.transport import split_address
 from latewood.replica.writing import PARTITION_MAX
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from latewood.errors import CorruptError, LatewoodError, UnavailableError, Unsup
 from latewood.fs import FileSystem, PosixFS
 from latewood.limits import MiB
 from latewood.log import LogOptions
+from latewood.replica.addresses import split_address
 from latewood.replica.apply import Applier
 from latewood.replica.config import NodeConfig
 from latewood.replica.connection import Connection
@@ -24,13 +25,15 @@ from latewood.replica.dispatch import Dispatcher, Limits
 from latewood.replica.engine import Message, MessageKind
 from latewood.replica.founding import check_owner, parent_options
 from latewood.replica.keeping import Keeper
+from latewood.replica.link import Identity
 from latewood.replica.machine import LogMachine, MachineFactory, PartitionStateMachine
+from latewood.replica.offers import Offers
 from latewood.replica.raft_rs import RaftOptions
 from latewood.replica.recovery import NodeLayout, NodeSite, RecoveredNode, recover_node
 from latewood.replica.requests import Acknowledged, RaftMessages, SnapshotOffer, SnapshotOutcome
 from latewood.replica.service import Service, directory_of
-from latewood.replica.transfer import fetch_snapshot, pulling
-from latewood.replica.transport import Identity, Transport, split_address
+from latewood.replica.transfer import pulling
+from latewood.replica.transport import Transport
 from latewood.replica.wire import Peer, Request
 
 _MESSAGES_BYTES: Final = 8 * MiB
@@ -67,9 +70,7 @@ class Node:
         self._learnt: dict[int, str] = {}
         """Where nodes said that they are."""
         self._unreachable: set[int] = set()
-        self._offered: dict[int, int] = {}
-        """The snapshot that a node was offered, until we hear how that ended."""
-        self._fetching: asyncio.Task[None] | None = None
+        self._offers = Offers(self.transport, self.fs, self._clock, self.layout, self._reopen)
         self._tasks: list[asyncio.Task[None]] = []
         self._reopening: asyncio.Task[None] | None = None
         self._ticks = 0
@@ -98,6 +99,7 @@ class Node:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        self._offers.close()
         self._close_core()
         self.service.close()
         await self.transport.close()
@@ -139,10 +141,9 @@ class Node:
             case RaftMessages():
                 core.raft.step(node_id, message.messages)
             case SnapshotOffer():
-                self._on_offer(core, node_id, message)
+                self._offers.on_offer(core, node_id, message)
             case SnapshotOutcome():
-                if self._offered.pop(node_id, None) is not None:
-                    core.raft.act(lambda: core.engine.report_snapshot(node_id, arrived=message.arrived))
+                self._offers.on_outcome(core, node_id, message)
             case Acknowledged():
                 if not core.is_lent:
                     core.parts.acks.acknowledge_through(node_id, message.global_index)
@@ -173,7 +174,7 @@ class Node:
         batches: dict[int, list[bytes]] = {}
         for to, kind, data in messages:
             if kind == MessageKind.SNAPSHOT:
-                self._offer(to, data)
+                self._offers.offer(self.core, self.keeper, to, data)
             else:
                 batches.setdefault(to, []).append(data)
         for to, batch in batches.items():
@@ -200,7 +201,7 @@ class Node:
                 self.stopped.set_result(error)
         else:
             _logger.warning("the core stopped, and is opened again: %s", error)
-            self._reopen(_REOPEN_FIRST_S)
+            self._reopen()
 
     # -- the core's life ----------------------------------------------------------------------------------
 
@@ -239,7 +240,7 @@ class Node:
         applier.start(config.storage.apply_threads)
         self.keeper = Keeper(core, self.fs, self.layout, config.storage.snapshot_bytes)
         self.keeper.start()
-        self._offered.clear()
+        self._offers.clear()
         self._set_peers()
 
     def _machine(self, partition_id: int) -> PartitionStateMachine:
@@ -253,7 +254,7 @@ class Node:
         if core is not None:
             core.close()
 
-    def _reopen(self, pause_s: float) -> None:
+    def _reopen(self, pause_s: float = _REOPEN_FIRST_S) -> None:
         if self._reopening is None and not self._is_closing:
             self._reopening = self._loop.create_task(self._reopen_soon(pause_s), name="reopening")
 
@@ -299,9 +300,7 @@ class Node:
         for node in self._unreachable:
             core.raft.act(lambda node=node: core.engine.report_unreachable(node))  # type: ignore[misc]
         self._unreachable.clear()
-        for node in [node for node in self._offered if not self.transport.is_connected(node)]:
-            del self._offered[node]
-            core.raft.act(lambda node=node: core.engine.report_snapshot(node, arrived=False))  # type: ignore[misc]
+        self._offers.tick(core)
         core.tick()
         if core.raft.failure is None and self.keeper is not None:
             self.keeper.tick()
@@ -322,44 +321,6 @@ class Node:
         leader = self.core.leader if self.core else 0
         others = sorted(node for node in self.addresses() if node != self.config.node_id)
         return sorted(others, key=lambda node: node != leader)
-
-    # -- snapshots ----------------------------------------------------------------------------------------
-
-    def _offer(self, to: int, message: bytes) -> None:
-        """Offer a node the snapshot that the engine wants to send it."""
-        newest = self.keeper.newest if self.keeper else None
-        if newest is None or not self.transport.send(to, SnapshotOffer(newest.index, newest.term, message)):
-            if self.keeper is not None and newest is None:
-                self.keeper.want()
-            self._offered[to] = 0
-            self._loop.call_soon(self._withdraw_offer, to)
-            return
-        self._offered[to] = newest.index
-
-    def _withdraw_offer(self, to: int) -> None:
-        core = self.core
-        if core is not None and self._offered.pop(to, None) is not None:
-            core.raft.act(lambda: core.engine.report_snapshot(to, arrived=False))
-
-    def _on_offer(self, core: Core, sender: int, offer: SnapshotOffer) -> None:
-        if self._fetching is None:
-            self._fetching = self._loop.create_task(self._fetch(core, sender, offer), name="fetching a snapshot")
-
-    async def _fetch(self, core: Core, sender: int, offer: SnapshotOffer) -> None:
-        arrived = False
-        try:
-            await fetch_snapshot(
-                core, offer, sender, self.transport.request, self.fs, self._clock, self.layout.snapshots
-            )
-            core.raft.step(sender, [offer.message])
-            arrived = True
-        except LatewoodError as error:
-            _logger.warning("snapshot %d of node %d was not fetched: %s", offer.index, sender, error)
-            if core is self.core and core.raft.failure is None:
-                self._reopen(_REOPEN_FIRST_S)  # Partitions may be ahead of what the core knows of them.
-        finally:
-            self._fetching = None
-            self.transport.send(sender, SnapshotOutcome(offer.index, arrived))
 
 
 def _pieces(messages: list[bytes]) -> list[list[bytes]]:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -23,7 +23,9 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
+from latewood.fs import FileSystem
 from latewood.limits import MiB, check_name
+from latewood.replica.config import NodeConfig
 from latewood.replica.connection import Connection
 from latewood.replica.core import Core
 from latewood.replica.directory import (
@@ -36,11 +38,12 @@ from latewood.replica.directory import (
 from latewood.replica.figures import partition_infos, status_of
 from latewood.replica.membership import change_members, transfer_leader
 from latewood.replica.partition import PartitionLogStore
+from latewood.replica.recovery import NodeLayout
 from latewood.replica.replies import (
     Appended,
+    Code,
     Cursor,
     Done,
-    NotLeader,
     Partitions,
     Reached,
     Records,
@@ -72,14 +75,33 @@ _READ_RECORDS_MAX: Final = 65_536
 _READ_BYTES_MAX: Final = 8 * MiB
 _WAIT_MAX_MS: Final = 60_000
 
+_CODES: Final[dict[type[LatewoodError], Code]] = {
+    WaitExpired: "expired",
+    UnavailableError: "unavailable",
+    UsageError: "usage",
+    NotFoundError: "not_found",
+}
+
 _logger = logging.getLogger(__name__)
-Surroundings = Any
+
+
+class Host(Protocol):
+    """What a service needs from its node."""
+
+    core: Core | None
+    config: NodeConfig
+    fs: FileSystem
+    layout: NodeLayout
+
+    def addresses(self) -> dict[int, str]:
+        """Return where nodes can be reached."""
+        ...
 
 
 class Service:
     """Answers requests with the core that its node has now."""
 
-    def __init__(self, node: "Surroundings", clock: Clock) -> None:
+    def __init__(self, node: Host, clock: Clock) -> None:
         self._node, self._clock = node, clock
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="latewood-read")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -257,7 +279,7 @@ class Service:
         refused = await self.change_directory(core, ReaderPosition(request.partition, request.name, request.sequence))
         return Done(request.id) if refused is None else msgspec.structs.replace(refused, id=request.id)
 
-    async def _fetch_snapshot(self, core: Core, connection: Connection, request: FetchSnapshot) -> Reply:
+    async def _fetch_snapshot(self, _: Core, connection: Connection, request: FetchSnapshot) -> Reply:
         _check_node(connection)
         directory = self._node.layout.snapshots
         return await asyncio.get_running_loop().run_in_executor(
@@ -273,21 +295,12 @@ class Service:
 
 def refusal_of(number: int, error: LatewoodError) -> Refused:
     """Return the reply that tells of an error."""
-    match error:
-        case Overloaded():
-            return msgspec.structs.replace(overloaded(error), id=number)
-        case WaitExpired():
-            return Refused(number, "expired", str(error), retryable=True)
-        case UnavailableError():
-            return Refused(number, "unavailable", str(error), retryable=True)
-        case UsageError():
-            return Refused(number, "usage", str(error), retryable=False)
-        case NotFoundError():
-            return Refused(number, "not_found", str(error), retryable=False)
-        case DataLost():
-            return Refused(number, "data_lost", str(error), retryable=False, value=error.start, bound=error.stop)
-        case _:
-            return Refused(number, "failed", str(error), retryable=False)
+    if isinstance(error, Overloaded):
+        return msgspec.structs.replace(overloaded(error), id=number)
+    if isinstance(error, DataLost):
+        return Refused(number, "data_lost", str(error), retryable=False, value=error.start, bound=error.stop)
+    code: Code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), "failed")
+    return Refused(number, code, str(error), retryable=isinstance(error, UnavailableError))
 
 
 def directory_of(core: Core) -> DirectoryMachine | None:
@@ -317,6 +330,3 @@ def _records(partition: PartitionLogStore, request: Read) -> Records:
 def _check_node(connection: Connection) -> None:
     if not connection.node_id:
         raise UsageError("only a node may ask for this")
-
-
-__all__ = ["NotLeader", "Service", "directory_of", "refusal_of"]

@@ -1,8 +1,8 @@
 """Who is at the other end: mutual TLS 1.3, and the node's id in its certificate.
 
 Every node and every client has a certificate of the cluster's own authority.  A node's names it with the URI
-`latewood:node:<id>` among its alternative names; whoever has none is a client.  Host names are not looked at: which node
-answers is what counts, and the id says that.
+`latewood:node:<id>` among its alternative names; whoever has none is a client.  Host names are not looked at: which
+node answers is what counts, and the id says that.
 """
 
 import ssl

@@ -10,39 +10,22 @@ Owned by the event loop's thread.
 """
 
 import asyncio
-import ipaddress
-import itertools
 import logging
-import ssl
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Final, Protocol
 
-import msgspec
-
-from latewood.errors import UnavailableError, UsageError
-from latewood.limits import MiB
+from latewood.errors import UnavailableError
+from latewood.replica.addresses import check_loopback
 from latewood.replica.connection import Connection
+from latewood.replica.link import Identity, Link
 from latewood.replica.requests import VERSION, Hello, Rejected, Welcome
 from latewood.replica.tls import Credentials, client_context, node_id_of, server_context
-from latewood.replica.wire import Message, Peer, Reply, Request, encode_frame
+from latewood.replica.wire import Message, Peer, Reply, Request
 
 _GREETING_S: Final = 5.0
-_PAUSE_FIRST_S: Final = 0.05
-_PAUSE_MAX_S: Final = 1.0
-_UNSENT_BYTES_MAX: Final = 64 * MiB
-"""On one link; beyond this messages are dropped, as if the network had lost them."""
 _CONNECTIONS_MAX: Final = 4_096
 
 _logger = logging.getLogger(__name__)
-
-
-class Identity(NamedTuple):
-    """Who we are."""
-
-    cluster_id: str
-    node_id: int
-    address: str
-    """Where others reach us."""
 
 
 class Handler(Protocol):
@@ -177,21 +160,18 @@ class Transport:
         """Return why somebody may not talk to us; nothing if they may."""
         if not isinstance(message, Hello):
             return "a conversation begins with a greeting"
-        if message.version != VERSION:
-            return f"we speak version {VERSION}, not {message.version}; upgrade the older side"
-        own = self.identity
-        if message.cluster_id != own.cluster_id and (message.cluster_id or message.role == "peer"):
-            return f"this is cluster {own.cluster_id!r}, not {message.cluster_id!r}"
-        if len(self._open) > _CONNECTIONS_MAX:
-            return f"{_CONNECTIONS_MAX:,} connections are open already"
-        if message.role == "client":
-            return ""
-        if not message.node_id or message.node_id == own.node_id:
-            return f"node {message.node_id} cannot be a peer of node {own.node_id}"
-        proven = node_id_of(connection.certificate) if self._server_tls else message.node_id
-        if proven != message.node_id:
-            return f"the certificate is of {f'node {proven}' if proven else 'no node'}, not of node {message.node_id}"
-        return ""
+        own, is_peer = self.identity, message.role == "peer"
+        named = message.node_id if is_peer else 0
+        proven = node_id_of(connection.certificate) if self._server_tls and is_peer else named
+        other = message.cluster_id != own.cluster_id and (is_peer or message.cluster_id != "")
+        objections = {
+            f"we speak version {VERSION}, not {message.version}; upgrade the older side": message.version != VERSION,
+            f"this is cluster {own.cluster_id!r}, not {message.cluster_id!r}": other,
+            f"{_CONNECTIONS_MAX:,} connections are open already": len(self._open) > _CONNECTIONS_MAX,
+            f"node {named} cannot be a peer of node {own.node_id}": is_peer and named in (0, own.node_id),
+            f"the certificate is of {f'node {proven}' if proven else 'no node'}, not of node {named}": proven != named,
+        }
+        return next((reason for reason, holds in objections.items() if holds), "")
 
     def _too_slow(self, connection: Connection) -> None:
         if not connection.is_greeted:
@@ -200,135 +180,3 @@ class Transport:
     def _closed(self, connection: Connection, reason: str) -> None:
         del reason
         self._open.discard(connection)
-
-
-class Link:
-    """The way to one node: a connection that is made again whenever it breaks."""
-
-    def __init__(self, node_id: int, address: str, own: Identity, tls: ssl.SSLContext | None) -> None:
-        self.node_id, self.address = node_id, address
-        self._own, self._tls = own, tls
-        self._connection: Connection | None = None
-        self._closed = asyncio.Event()
-        self._up = asyncio.Event()
-        self._ids = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"link to node {node_id}")
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the other has welcomed us."""
-        return self._up.is_set()
-
-    def send(self, message: Peer) -> bool:
-        """Send a message, or lose it; say which."""
-        connection = self._connection
-        if connection is None or not self.is_up or connection.unsent_bytes > _UNSENT_BYTES_MAX:
-            return False
-        connection.send_frame(encode_frame(message))
-        return True
-
-    async def request(self, request: Request, timeout_s: float) -> Reply:
-        """Ask, and return the reply."""
-        number = next(self._ids)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._up.wait()
-                assert self._connection is not None
-                answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-                self._waiting[number] = answer
-                self._connection.send(msgspec.structs.replace(request, id=number))
-                return await answer
-        except TimeoutError:
-            message = f"node {self.node_id} at {self.address} did not answer within {timeout_s:g} s"
-            raise UnavailableError(message) from None
-        finally:
-            self._waiting.pop(number, None)
-
-    def close(self) -> None:
-        """End it."""
-        self._task.cancel()
-        if self._connection is not None:
-            self._connection.close("the link is closed")
-
-    async def _run(self) -> None:
-        host, port = split_address(self.address)
-        pause_s = _PAUSE_FIRST_S
-        while True:
-            self._closed.clear()
-            try:
-                _, connection = await asyncio.wait_for(
-                    asyncio.get_running_loop().create_connection(
-                        lambda: Connection(self._take, self._lost), host, port, ssl=self._tls
-                    ),
-                    _GREETING_S,
-                )
-            except (OSError, TimeoutError) as error:
-                _logger.debug("node %d at %s cannot be reached: %s", self.node_id, self.address, error)
-            else:
-                self._connection = connection
-                connection.name = f"node {self.node_id} at {self.address}"
-                own = self._own
-                connection.send(Hello(VERSION, own.cluster_id, "peer", own.node_id, own.address))
-                await self._closed.wait()
-                pause_s = _PAUSE_FIRST_S if self.was_up else pause_s
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
-
-    was_up = False
-
-    def _take(self, connection: Connection, message: Message) -> None:
-        if connection.is_greeted:
-            waiting = self._waiting.get(getattr(message, "id", 0))
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)  # type: ignore[arg-type] # a node answers with replies
-            return
-        proven = node_id_of(connection.certificate) if self._tls else self.node_id
-        if isinstance(message, Welcome) and message.node_id == self.node_id == proven:
-            connection.greeted(self.node_id, connection.name)
-            self.was_up = True
-            self._up.set()
-            return
-        reason = message.reason if isinstance(message, Rejected) else f"it is not node {self.node_id}"
-        _logger.warning("%s does not take us: %s", connection.name, reason)
-        connection.abort(reason)
-
-    def _lost(self, connection: Connection, reason: str) -> None:
-        if connection is self._connection or self._connection is None:
-            self._connection = None
-            self._up.clear()
-            self._closed.set()
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_exception(UnavailableError(f"node {self.node_id} is gone: {reason}"))
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port.
-
-    Raises:
-        UsageError: it is no address.
-    """
-    host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit():
-        message = f"an address is host:port, not {address!r}"
-        raise UsageError(message)
-    return host.strip("[]"), int(port)
-
-
-def check_loopback(host: str) -> None:
-    """Refuse plain text where others could listen.
-
-    Raises:
-        UsageError: the host is not this machine alone.
-    """
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        message = f"plain text is for loopback addresses alone, and {host} is none: give [tls] in the configuration"
-        raise UsageError(message)
-
-
-Sender = Callable[[int, Peer], bool]
