@@ -28,6 +28,8 @@ CLIENT_SILENT_NS: Final = 15 * 60 * 1_000_000_000
 """After so long nobody waits for an answer any more; three times the longest patience of our client."""
 
 _NAME: Final = struct.Struct(f"<{CLIENT_ID_BYTES}sQI")
+_REQUEST_BYTES: Final = CLIENT_ID_BYTES + 8
+"""Of a name, what all records of a request have in common."""
 
 
 class RequestName(NamedTuple):
@@ -41,11 +43,6 @@ class RequestName(NamedTuple):
     def encode(self) -> bytes:
         """Return the bytes for an entry's command."""
         return _NAME.pack(*self)
-
-
-def decode_name(raw: bytes) -> RequestName | None:
-    """Return the name in a command; None if it has none of ours."""
-    return RequestName(*_NAME.unpack(raw)) if len(raw) == _NAME.size else None
 
 
 @dataclass(slots=True)
@@ -77,22 +74,22 @@ class Answers:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def note(self, name: RequestName, index: int, timestamp_ns: int) -> None:
-        """Note that the record at `index` was appended for a request.  In the order of the entries."""
-        client = self._clients.pop(name.client_id, None) or _Client()
-        self._clients[name.client_id] = client
+    def note(self, client_id: bytes, request_id: int, indices: range, timestamp_ns: int) -> None:
+        """Note that the records at these indices were appended for a request.  In the order of the entries."""
+        client = self._clients.pop(client_id, None) or _Client()
+        self._clients[client_id] = client
         client.last_ns = max(client.last_ns, timestamp_ns)
-        if name.request_id > client.highest:
-            client.highest = name.request_id
-            low = client.highest - REQUEST_WINDOW
+        if request_id > client.highest:
+            client.highest = request_id
+            low = request_id - REQUEST_WINDOW
             while client.runs and (oldest := next(iter(client.runs))) <= low:
                 del client.runs[oldest]
-        if name.request_id > client.highest - REQUEST_WINDOW:
-            known = client.runs.get(name.request_id, ())
-            if known and known[-1].stop == index:
-                client.runs[name.request_id] = (*known[:-1], range(known[-1].start, index + 1))
+        if request_id > client.highest - REQUEST_WINDOW:
+            known = client.runs.get(request_id, ())
+            if known and known[-1].stop == indices.start:
+                client.runs[request_id] = (*known[:-1], range(known[-1].start, indices.stop))
             else:
-                client.runs[name.request_id] = (*known, range(index, index + 1))
+                client.runs[request_id] = (*known, indices)
         self._forget(timestamp_ns)
 
     def find(self, client_id: bytes, request_id: int) -> list[int] | None:
@@ -162,15 +159,28 @@ class AnswerBook:
         if raw := b"".join(pieces):
             self._partitions[partition_id] = Answers.decode(raw)
 
-    def note(self, command: Command, global_index: int) -> None:
-        """Note a committed entry, in order; one that a snapshot has told of changes nothing."""
-        name = decode_name(command.request)
-        if name is None or global_index <= self._through:
+    def note(self, entries: Iterable[tuple[Command, int]]) -> None:
+        """Note committed entries with their global indices, in order; what a snapshot has told of changes nothing."""
+        partition_id, request, start, stop, timestamp_ns = -1, b"", 0, 0, 0
+        for command, global_index in entries:
+            if global_index <= self._through:
+                continue
+            at, named = command.partition_log_index, command.request[:_REQUEST_BYTES]
+            # Records of one request mostly are neighbours: they are noted together.
+            if named != request or at != stop or command.partition_id != partition_id:
+                self._note(partition_id, request, range(start, stop), timestamp_ns)
+                partition_id, request, start = command.partition_id, named, at
+            stop, timestamp_ns = at + 1, command.timestamp_ns
+        self._note(partition_id, request, range(start, stop), timestamp_ns)
+
+    def _note(self, partition_id: int, request: bytes, indices: range, timestamp_ns: int) -> None:
+        if len(request) != _REQUEST_BYTES or not indices:
             return
-        answers = self._partitions.get(command.partition_id)
+        answers = self._partitions.get(partition_id)
         if answers is None:
-            answers = self._partitions[command.partition_id] = Answers()
-        answers.note(name, command.partition_log_index, command.timestamp_ns)
+            answers = self._partitions[partition_id] = Answers()
+        request_id = int.from_bytes(request[CLIENT_ID_BYTES:], "little")
+        answers.note(request[:CLIENT_ID_BYTES], request_id, indices, timestamp_ns)
 
     def forget(self, partition_id: int, global_index: int) -> None:
         """Forget a partition that was torn down at an entry."""

@@ -129,8 +129,7 @@ class SegmentedStateMachine:
         for partition_id, entries in placed.items():
             self._note(partition_id, entries, now_ns)
         self.parts.watermarks.record_passed(run[-1][0].index)
-        for command, index in requests:  # Not before all is placed: what is tried again is noted once.
-            self.answers.note(command, index)
+        self.answers.note(requests)  # Not before all is placed: what is tried again is noted once.
         for partition_id, entries in placed.items():
             self._offer(partition_id, entries)
 
