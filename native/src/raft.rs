@@ -258,9 +258,10 @@ impl RaftCore {
         self.run(|raw| raw.transfer_leader(node))
     }
 
-    /// Stand for election now.
+    /// Stand for election now, if this node may: one that has no vote would win, and panic.
     fn campaign(&mut self) -> PyResult<()> {
-        let campaign = |node: &mut RawNode<Window>| if is_installing(node) { Ok(()) } else { node.campaign() };
+        let may = |node: &RawNode<Window>| node.raft.promotable() && !is_installing(node);
+        let campaign = |node: &mut RawNode<Window>| if may(node) { node.campaign() } else { Ok(()) };
         self.run(campaign)?.map_err(|error| usage(&error))
     }
 

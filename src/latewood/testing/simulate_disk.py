@@ -64,8 +64,10 @@ class ModelStore:
         self._write([("install", snapshot)])
 
     def compact(self, snapshot: Snapshot) -> None:
-        """Let go of entries up to the snapshot's index."""
+        """Let go of entries up to the snapshot's index, durably."""
         self._write([("compact", snapshot)])
+        self.sync()
+        self.settle()
 
     def sync(self) -> None:
         """Begin to make all durable; `settle` ends it."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from latewood.errors import CorruptError, NotFoundError, Overloaded, UnavailableError
 from latewood.limits import KiB
-from latewood.log import LogOptions
+from latewood.log import Log, LogOptions
 from latewood.replica.apply import Alert, Applier
 from latewood.replica.dispatch import Following
 from latewood.replica.engine import NO_NODE, ConfState, Entry, HardState, LogStore, Recovered, Snapshot
@@ -136,6 +136,8 @@ class DiskStorage:
         """A snapshot that is whole, and waits until the parent log may be cut there."""
         self._verified: dict[tuple[int, int], int] = {}
         """Up to where the records of a partition were compared with the truth since the last start."""
+        self._flushed: dict[tuple[int, int], int] = {}
+        """What the partitions' own logs had promised to keep when power was lost."""
         if first:
             self._found(Snapshot(first_index, 1, first, f"{first_index}-1".encode()))
 
@@ -153,6 +155,7 @@ class DiskStorage:
             self._fs.ignore_sync(".q")
         if self._world.bug is Bug.ROLL_BACK_RECOVERY:
             roll_back(self._site)
+        self._check_flushed()
         applier = Applier(self._clock, _RETRIES, batch_max=4)
         self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
         self._store = _LateSync(up.store)
@@ -171,6 +174,11 @@ class DiskStorage:
         """Go on with one of the disks that a cut may leave."""
         survivors = self._fs.survivors(limit=_SURVIVORS_MAX, seed=self._world.random.getrandbits(32))
         place = self._world.random.randrange(_SURVIVORS_MAX)
+        self._flushed = {
+            (one.partition_id, one.born): self._up.machine.parts.watermarks[one.partition_id].flushed_index
+            for one in self._up.machine.parts.roster
+            if one.partition_id in self._up.machine.parts.watermarks
+        }
         self._fs = list(islice(survivors, place + 1))[-1]
         self._site = self._make_site()
 
@@ -226,7 +234,7 @@ class DiskStorage:
         """Apply, flush, resume what is paused."""
         self._tell_time()
         machine, is_peace = self._up.machine, self._world.is_peace
-        if is_peace or self._world.chance(0.5):
+        if is_peace or self._world.chance(self._world.climate.apply_share):
             machine.parts.applier.run_ready()
         for event in machine.collect():
             self._world.note(self._node, event.partition_id, event.index, isinstance(event, Alert))
@@ -239,6 +247,11 @@ class DiskStorage:
         self._check()
 
     # -- snapshots --------------------------------------------------------------------------------------------
+
+    @property
+    def has_waiting_snapshot(self) -> bool:
+        """Whether a snapshot waits until the parent log may be cut there."""
+        return self._taken is not None
 
     def compact(self, conf: ConfState, conf_index: int, *, wanted: int) -> Snapshot | None:
         """Cut the parent log at a snapshot: at the one that waits, or at a new one."""
@@ -317,6 +330,17 @@ class DiskStorage:
         self._check()
         held = {(one.partition_id, one.born): one.next_index - 1 for one in self._up.machine.parts.roster}
         self._world.truth.check_whole(self._node, held, handed_on)
+
+    def _check_flushed(self) -> None:
+        """Check that the partitions kept what they had flushed, before recovery repairs what they lost."""
+        for (partition, born), index in self._flushed.items():
+            path = _LAYOUT.partitions / f"{partition}-{born}"
+            if index and self._fs.exists(path) and self._world.chance(0.3):
+                with Log.open(path, mode="r", fs=self._fs) as log:
+                    if log.next_sequence < index:
+                        raise Violation(f"node {self._node}: partition {partition} has {log.next_sequence} of {index} "
+                                        f"records that were flushed")  # fmt: skip
+        self._flushed = {}
 
     def _check(self) -> None:
         self._check_watermarks()

@@ -17,6 +17,8 @@ from latewood.testing.simulate_storage import Surroundings
 class ModelStorage:
     """A `Storage` in memory."""
 
+    has_waiting_snapshot = False
+
     def __init__(self, node: int, world: Surroundings, first: ConfState | None, first_index: int) -> None:
         self._node, self._world = node, world
         data = pack_partitions({}, first_index)
@@ -134,15 +136,15 @@ class ModelStorage:
 
     def check_whole(self, handed_on: int) -> None:
         """Check that the partitions are those of the agreed log."""
-        held = {(key, one.born): len(one.placed) for key, one in self.partitions.items()}
+        held = {(key, one.born): len(one.placed) for key, one in self.partitions.items() if one.placed}
         self._world.truth.check_whole(self._node, held, handed_on)
         for key, partition in self.partitions.items():
             self._world.truth.check_partition(self._node, key, partition.born, partition.placed)
 
     def _work_a_little(self, partition: ModelPartition, *, with_index: bool) -> None:
-        if self._world.chance(0.6):
+        if self._world.chance(0.2):
             partition.sync()
-        if self._world.chance(0.7):
+        if self._world.chance(self._world.climate.apply_share):
             partition.apply()
         if self._world.chance(0.3):
             partition.save(with_index=with_index)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from latewood.replica.driver import Proposals, Write, perform
-from latewood.replica.engine import Entry, Message, MessageKind, ReadState, Recovered, Role, Snapshot
+from latewood.replica.engine import NO_NODE, Entry, Message, MessageKind, ReadState, Recovered, Role, Snapshot
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.testing.fake_clock import START_NS
 from latewood.testing.simulate_planted import Bug, PlantedDriver
@@ -50,7 +50,7 @@ class Node:
         self.incarnation = 0
         self.is_up = False
         self.voted = False
-        """Whether the last write that became durable had a vote: a good moment for a crash."""
+        """Whether the last write that became durable gave another node our vote: a good moment for a crash."""
 
     @property
     def is_leader(self) -> bool:
@@ -85,6 +85,7 @@ class Node:
         self.handed_on = recovered.applied
         self.reads: dict[bytes, int] = {}
         self._snapshot = recovered.snapshot
+        self._vote = recovered.hard_state[:2]
         self._queue: list[Write] = []
         self._writing: list[Write] = []
         self._lead_term = 0
@@ -112,6 +113,8 @@ class Node:
     def pump(self) -> None:
         """Do all that the engine wants now."""
         self._queue += self.driver.turn()
+        if self.is_leader:
+            self._world.truth.lead(self.node, self.driver.term)
         for fetch in self.driver.fetches():
             self._world.fetch_later(self, fetch.token, self.storage.store.read(fetch.low, fetch.high, fetch.bytes_max))
         if self._queue and not self._writing:
@@ -121,7 +124,9 @@ class Node:
         """Take note that what was being written is durable."""
         written, self._writing = self._writing, []
         self.storage.settle()
-        self.voted = any(write.hard_state and write.hard_state.vote for write in written)
+        votes = [write.hard_state[:2] for write in written if write.hard_state]
+        self.voted = any(vote not in (NO_NODE, self.node) and (term, vote) != self._vote for term, vote in votes)
+        self._vote = votes[-1] if votes else self._vote
         self._planted_after_sync(written)
         self.driver.written(len(written))
         self.pump()
@@ -157,7 +162,7 @@ class Node:
     def work(self) -> None:
         """Let the partitions do a little."""
         self.storage.work()
-        if self.engine.wants_snapshot():
+        if self.engine.wants_snapshot() or self.storage.has_waiting_snapshot:
             self.compact()
 
     def compact(self) -> None:

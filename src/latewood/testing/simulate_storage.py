@@ -11,6 +11,7 @@ from typing import Protocol
 from latewood.replica.engine import ConfState, Entry, LogStore, Recovered, Snapshot
 from latewood.replica.machine import PartitionEntry
 from latewood.replica.snapshot import PartitionState
+from latewood.testing.simulate_climate import Climate
 from latewood.testing.simulate_planted import Bug
 from latewood.testing.simulate_truth import Truth
 
@@ -23,6 +24,11 @@ class Surroundings(Protocol):
     bug: Bug | None
     now_ms: int
     is_peace: bool
+
+    @property
+    def climate(self) -> Climate:
+        """How bad it is."""
+        ...
 
     def chance(self, share: float) -> bool:
         """Say yes in this share of the cases."""
@@ -100,6 +106,11 @@ class Storage(Protocol):
 
     def work(self) -> None:
         """Let the partitions do a little, or all that there is in times of peace; check them."""
+        ...
+
+    @property
+    def has_waiting_snapshot(self) -> bool:
+        """Whether a snapshot waits until the parent log may be cut there."""
         ...
 
     def compact(self, conf: ConfState, conf_index: int, *, wanted: int) -> Snapshot | None:

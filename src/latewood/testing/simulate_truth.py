@@ -55,6 +55,7 @@ class Truth:
     """The partitions that there are now, and the index of the first write of each."""
     ended: dict[tuple[int, int], int] = field(default_factory=dict)
     """Where partitions were torn down."""
+    leader_of: dict[int, int] = field(default_factory=dict)
     index_of: dict[int, int] = field(default_factory=dict)
     floor_of: dict[int, int] = field(default_factory=dict)
     acked: dict[int, int] = field(default_factory=dict)
@@ -63,6 +64,11 @@ class Truth:
     def invoke(self, operation: int) -> None:
         """Note that a client begins: what is acknowledged by now comes before it."""
         self.floor_of[operation] = self.acked_index_max
+
+    def lead(self, node: int, term: int) -> None:
+        """Note that a node leads in a term."""
+        if self.leader_of.setdefault(term, node) != node:
+            raise Violation(f"nodes {self.leader_of[term]} and {node} both lead in term {term}")
 
     def commit(self, node: int, entry: Entry) -> None:
         """Note that a node hands an entry on."""

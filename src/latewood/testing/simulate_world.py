@@ -7,6 +7,7 @@ one of peace, in which the cluster must find itself again: then every promise is
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from random import Random
 from typing import Final
 from zlib import crc32
@@ -15,7 +16,8 @@ from latewood.errors import UnavailableError
 from latewood.replica.engine import ChangeKind, ConfState, Entry, Message, Snapshot
 from latewood.replica.machine import PartitionEntry
 from latewood.replica.snapshot import PartitionState
-from latewood.testing.simulate_node import Node
+from latewood.testing.simulate_climate import Climate
+from latewood.testing.simulate_node import ELECTION_TICKS, Node
 from latewood.testing.simulate_planted import Bug
 from latewood.testing.simulate_storage import Storage, Surroundings
 from latewood.testing.simulate_truth import Truth, Violation
@@ -31,35 +33,8 @@ _FIRST: Final = 1
 
 _NODES_MAX: Final = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Climate:
-    """How bad a run is: drawn once, from its seed."""
-
-    nodes: int
-    partitions: int
-    drop: float
-    duplicate: float
-    delay_ms_max: int
-    disk_ms_max: int
-    chaos_ms: int
-    client_ms: int
-    crash_after_vote: float
-
-    @classmethod
-    def draw(cls, random: Random) -> "Climate":
-        """Draw one."""
-        return cls(
-            nodes=random.choice((3, 3, 3, 5)),
-            partitions=random.randint(1, 5),
-            drop=random.choice((0.0, 0.02, 0.1, 0.25)),
-            duplicate=random.choice((0.0, 0.02, 0.2)),
-            delay_ms_max=random.choice((2, 10, 60, 200)),
-            disk_ms_max=random.choice((1, 5, 30, 100)),
-            chaos_ms=random.choice((40, 100, 250)),
-            client_ms=random.choice((5, 15, 40)),
-            crash_after_vote=random.choice((0.0, 0.2, 0.6)),
-        )
+_CONTEST_DELAY_MS: Final = 60
+"""In a contest messages are late but not lost: one that asks for a vote may find a node that has just come up again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +67,7 @@ class World:
         self._cuts: set[tuple[int, int]] = set()
         self._slow: set[int] = set()
         self.is_peace = False
+        self._contest_end_ms = 0
         members = tuple(range(1, self.climate.nodes + 1))
         self.nodes = {
             node: Node(node, self, make_storage(node, self, ConfState(members), _FIRST)) for node in members
@@ -118,8 +94,7 @@ class World:
 
     def send(self, sender: int, message: Message) -> None:
         """Let a message travel: it may be lost, doubled, late, or be overtaken."""
-        lost = (sender, message.to) in self._cuts or (not self.is_peace and self.chance(self.climate.drop))
-        if not lost:
+        if not self._is_lost(sender, message.to):
             self._travel(sender, message)
             if not self.is_peace and self.chance(self.climate.duplicate):
                 self._travel(sender, message)
@@ -187,8 +162,14 @@ class World:
         self.now_ms = end_ms
 
     def _delay(self) -> int:
-        usual = self.random.randint(1, 2 if self.is_peace else self.climate.delay_ms_max)
+        is_contest = self.now_ms < self._contest_end_ms
+        worst = 2 if self.is_peace else _CONTEST_DELAY_MS if is_contest else self.climate.delay_ms_max
+        usual = self.random.randint(1, worst)
         return usual * 5 if self.chance(0.02) else usual
+
+    def _is_lost(self, sender: int, to: int) -> bool:
+        is_bad = not self.is_peace and self.now_ms >= self._contest_end_ms
+        return (sender, to) in self._cuts or (is_bad and self.chance(self.climate.drop))
 
     def _travel(self, sender: int, message: Message) -> None:
         self._after(self._delay(), lambda: self._deliver(sender, message))
@@ -202,7 +183,7 @@ class World:
     def _send_chunks(self, node: Node, message: Message, snapshot: Snapshot, chunks: list[bytes]) -> None:
         """Send some chunks of a snapshot; the message behind the last, and word of how it ended to the sender."""
         to = self.nodes.get(message.to)
-        lost = (node.node, message.to) in self._cuts or (not self.is_peace and self.chance(self.climate.drop))
+        lost = self._is_lost(node.node, message.to)
         missing = len(chunks)
         if to is not None and to.is_up and chunks and not lost:
             missing = to.storage.receive(snapshot, chunks)
@@ -217,8 +198,9 @@ class World:
 
     def _disk_done(self, node: Node) -> None:
         node.disk_done()
-        if node.voted and not self.is_peace and self.chance(self.climate.crash_after_vote):
-            self._crash(node)
+        share = 0.5 if self.now_ms < self._contest_end_ms else self.climate.crash_after_vote
+        if node.voted and node.is_up and self.chance(share):
+            self._crash_in_trouble(node)
 
     # -- what goes on ---------------------------------------------------------------------------------------
 
@@ -269,14 +251,25 @@ class World:
         if not node.is_up:
             self._begin(node)
             return
-        troubles = (self._crash, self._cut, self._mend, self._slow_down, self._transfer, self._change, self._compact)
-        self.random.choices(troubles, weights=(4, 3, 2, 1, 1, 2, 3))[0](node)
+        troubles = (
+            (8, self._crash),
+            (1, self._black_out),
+            (6, self._cut),
+            (4, self._mend),
+            (2, self._slow_down),
+            (2, self._transfer),
+            (5, self._change),
+            (8, self._compact),
+            (6, self._contest),
+        )
+        weights, actions = zip(*troubles, strict=True)
+        self.random.choices(actions, weights)[0](node)
 
     def _crash(self, node: Node) -> None:
         self._crashes += 1
         self.note(node.node, self._crashes)
         node.crash()
-        if self.chance(0.5):  # a short outage: what it forgot matters most while the others still act
+        if self.chance(0.5) or self.now_ms < self._contest_end_ms:  # a short outage: what it forgot matters most while the others still act
             self._after(self.random.randint(1, 30), lambda: None if node.is_up else self._begin(node))
 
     def _cut(self, node: Node) -> None:
@@ -301,6 +294,43 @@ class World:
 
     def _compact(self, node: Node) -> None:
         node.compact()
+        if self.chance(0.3):  # what was forgotten too early is missed only by one that must come up without it
+            self._after_on(node.node, self.random.randint(1, 20), self._crash_in_trouble)
+
+    def _crash_in_trouble(self, node: Node) -> None:
+        if not self.is_peace:
+            self._crash(node)
+
+    def _black_out(self, _node: Node) -> None:
+        """Have all nodes lose power at once: nobody has what another lost."""
+        for node in [one for one in self.nodes.values() if one.is_up]:
+            self._crash(node)
+
+    def _contest(self, node: Node) -> None:
+        """Have the leader fail for a moment, and two others stand for election at once, who do not hear of each other.
+
+        Whoever gives a vote to both makes two leaders of one term.
+        """
+        leaders = [one for one in self.nodes.values() if one.is_leader]
+        if not leaders:
+            return
+        self._mend(node)
+        silence_ms = (ELECTION_TICKS + 1) * _TICK_MS
+        self._contest_end_ms = self.now_ms + 2 * silence_ms
+        for one in [*self.nodes.values()]:
+            if not one.is_up:
+                self._begin(one)
+            elif one in leaders:
+                self._crash(one)
+        rivals = [one.node for one in self.nodes.values() if one.is_up]
+        chosen = self.random.sample(rivals, min(2, len(rivals)))
+        self._cuts |= set(permutations(chosen, 2))
+        for rival in chosen:
+            self._after_on(rival, silence_ms + self.random.randint(0, 30), self._campaign)
+
+    def _campaign(self, node: Node) -> None:
+        node.engine.campaign()
+        node.pump()
 
     def _change(self, node: Node) -> None:
         """Change the membership, as an operator would: learners first, and never away with the leader."""
