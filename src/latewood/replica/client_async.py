@@ -197,7 +197,9 @@ class AsyncClient:
             raise ClosedError("the client is closed; connect again")
         found = self._batchers.get(partition)
         if found is None:
-            found = self._batchers[partition] = Batcher(partition, self.client_id, self.options, self._append)
+            found = self._batchers[partition] = Batcher(
+                partition, self.client_id, self.options, self.room, self._append
+            )
         return found
 
     async def ask(self, request: Request, nature: Nature, kind: type[R], *, extra_s: float = 0.0) -> R:

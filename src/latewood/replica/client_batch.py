@@ -14,6 +14,7 @@ from typing import TypeAlias
 from latewood.errors import ClusterUnavailable, LatewoodError, OutcomeUnknown, UsageError
 from latewood.replica.client_options import PATIENCE_MS_MAX, ClientOptions
 from latewood.replica.client_parts import SentPart
+from latewood.replica.client_room import Room
 from latewood.replica.replies import Appended
 from latewood.replica.requests import REQUEST_WINDOW, Append
 
@@ -34,8 +35,10 @@ class _Call:
 class Batcher:
     """The way of appends to one partition."""
 
-    def __init__(self, partition: int, client_id: bytes, options: ClientOptions, send: Send) -> None:
+    def __init__(self, partition: int, client_id: bytes, options: ClientOptions, room: Room, send: Send) -> None:
         self._partition, self._client_id, self._options, self._send = partition, client_id, options, send
+        self._room = room
+        self._patience_s = options.timeout_ms / 1000
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Call] = deque()
         self._on_the_way: dict[int, asyncio.Task[None]] = {}
@@ -51,10 +54,10 @@ class Batcher:
     def put(self, payloads: list[bytes], size: int) -> "asyncio.Future[list[int]]":
         """Have records of together `size` bytes appended; the future has their sequences.
 
-        They must fit one request.
+        They must fit one request, and have been given room for: it is given back when they are done.
         """
         future: asyncio.Future[list[int]] = self._loop.create_future()
-        self._waiting.append(_Call(payloads, size, future, self._loop.time() + self._options.timeout_ms / 1000))
+        self._waiting.append(_Call(payloads, size, future, self._loop.time() + self._patience_s))
         if not self._is_due:
             self._is_due = True
             self._loop.call_soon(self._pump)  # Those who call in this turn of the loop travel together.
@@ -92,7 +95,7 @@ class Batcher:
         while waiting:
             call = waiting[0]
             if call.future.done():  # Whoever asked does not wait any more, and nothing was sent.
-                waiting.popleft()
+                self._room.give(waiting.popleft().size)
                 continue
             count, size = count + len(call.payloads), size + call.size
             if calls and (
@@ -117,10 +120,17 @@ class Batcher:
             _fail(calls, error, request)
         finally:
             del self._on_the_way[request.request_id]
-            for call in calls:  # Only if the task was cancelled, with the loop.
-                if not call.alone and not call.future.done():
-                    call.future.cancel()
+            self._end(calls)
             self._pump()
+
+    def _end(self, calls: Sequence[_Call]) -> None:
+        """Give back the room of those that are done, which are all but those that are to be sent again."""
+        again = len(calls) > 1 and calls[0].alone
+        for call in calls if not again else ():
+            if not call.future.done():  # The task was cancelled, with the loop.
+                call.future.cancel()
+        if not again:
+            self._room.give(sum([call.size for call in calls]))
 
     def _refused(self, calls: Sequence[_Call], error: LatewoodError) -> None:
         """One of them is at fault, and nothing was written: send each on its own, so that only that one fails."""
@@ -136,7 +146,9 @@ class Batcher:
         now = self._loop.time()
         while self._waiting and self._waiting[0].deadline <= now:
             message = f"not sent within {self._options.timeout_ms / 1000:.3g} s: what came before is not answered yet"
-            _fail([self._waiting.popleft()], ClusterUnavailable(message), None)
+            call = self._waiting.popleft()
+            _fail([call], ClusterUnavailable(message), None)
+            self._room.give(call.size)
 
 
 def _succeed(calls: Sequence[_Call], sequences: list[int]) -> None:

@@ -63,11 +63,9 @@ class AsyncPartition:
         """
         raw = _payload(payload)
         batcher = self._client.batcher(self.partition_id)
-        size = len(raw)
-        await self._client.room.take(size)
-        future = batcher.put([raw], size)
-        future.add_done_callback(lambda _: self._client.room.give(size))
-        return (await future)[0]
+        if not self._client.room.try_take(len(raw)):
+            await self._client.room.take(len(raw))
+        return (await batcher.put([raw], len(raw)))[0]
 
     async def append_many(self, payloads: Iterable[bytes]) -> list[int]:
         """Append many records and return their sequences, in order.
@@ -222,9 +220,7 @@ class AsyncPartition:
 
     async def _put(self, batcher: Batcher, payloads: list[bytes], size: int) -> "asyncio.Future[list[int]]":
         await self._client.room.take(size)
-        future = batcher.put(payloads, size)
-        future.add_done_callback(lambda _: self._client.room.give(size))
-        return future
+        return batcher.put(payloads, size)
 
 
 def _payload(value: Any) -> bytes:

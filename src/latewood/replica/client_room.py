@@ -14,10 +14,16 @@ class Room:
         self._bytes_max, self._taken = bytes_max, 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    def try_take(self, size: int) -> bool:
+        """Take so many bytes if they are free, and nobody waits for them."""
+        if self._waiting or not self._fits(size):
+            return False
+        self._taken += size
+        return True
+
     async def take(self, size: int) -> None:
         """Take so many bytes; wait until they are free."""
-        if not self._waiting and self._fits(size):
-            self._taken += size
+        if self.try_take(size):
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
