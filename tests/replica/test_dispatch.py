@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from latewood.errors import Overloaded, UnavailableError
 from latewood.format.entry import Action, Command
-from latewood.replica.dispatch import Dispatcher, Limits, Load, chunks, next_indices
+from latewood.replica.dispatch import Dispatcher, Following, Limits, Load, chunks, next_indices
 from latewood.testing import MemFS
 from tests.replica.node import Node
 
@@ -67,7 +67,7 @@ class Books:
             self.following[key] = index
 
     def lead(self, *_: int) -> None:
-        self.dispatcher.lead({one: self.committed[one] + 1 for one in range(3)})
+        self.dispatcher.lead(Following({one: self.committed[one] + 1 for one in range(3)}))
         for one in range(3):
             self.model[one] = [item for item in self.model[one] if item[0] <= self.committed[one]]
             self.following[one] = self.committed[one] + 1
@@ -149,7 +149,36 @@ def test_a_new_leader_counts_the_whole_end_of_its_log() -> None:
         Command(4, 0, b"", action=Action.TEAR_DOWN),
         Command(4, 1, b"again"),
     ]
-    assert next_indices({1: 5, 3: 9, 4: 9}, tail) == {1: 7, 2: 2, 4: 2}
+    assert next_indices({1: 5, 3: 9, 4: 9}, tail) == Following({1: 7, 2: 2, 3: 1, 4: 2}, frozenset({3, 4}))
+
+
+def test_nothing_is_admitted_behind_a_teardown_that_is_not_committed() -> None:
+    dispatcher = Dispatcher()
+    dispatcher.admit(1, [1, 1], 0)
+    dispatcher.end(1)
+    with pytest.raises(Overloaded, match="teardown"):
+        dispatcher.admit(1, [1], 0)
+    dispatcher.forget(1)
+    assert dispatcher.admit(1, [1], 0) == range(1, 2)
+
+
+def test_a_teardown_that_was_lost_with_its_leader_holds_nothing_up() -> None:
+    dispatcher = Dispatcher()
+    dispatcher.admit(1, [1, 1], 0)
+    dispatcher.end(1)
+    dispatcher.lead(Following({1: 3}))
+    assert dispatcher.admit(1, [1], 0) == range(3, 4)
+
+
+def test_a_new_leader_goes_on_behind_the_records_of_a_next_life() -> None:
+    """Its log ends with a teardown and a record behind it, both uncommitted."""
+    dispatcher = Dispatcher()
+    dispatcher.record_committed(1, [(index, 1) for index in range(1, 6)], 0)
+    dispatcher.lead(next_indices({1: 5}, [Command(1, 0, b"", action=Action.TEAR_DOWN), Command(1, 1, b"again")]))
+    with pytest.raises(Overloaded, match="teardown"):
+        dispatcher.admit(1, [1], 0)
+    dispatcher.forget(1)
+    assert dispatcher.admit(1, [1], 0) == range(2, 3)
 
 
 def test_flags_of_a_partition_that_nobody_knows_are_down() -> None:

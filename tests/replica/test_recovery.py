@@ -9,6 +9,7 @@ import pytest
 
 from latewood.errors import DiskFull, Diverged
 from latewood.format.entry import Command, encode_command
+from latewood.replica.dispatch import Following
 from latewood.replica.engine import Entry, EntryKind, HardState
 from latewood.replica.machine import PartitionEntry
 from latewood.replica.recovery import following_indices
@@ -192,7 +193,7 @@ def test_a_new_leader_counts_uncommitted_entries_too() -> None:
     node.append([node.entry(1, b"b"), node.entry(4, b"c", index=3), node.entry(1, b"d", index=4)])
     node.append([Entry(5, 1, EntryKind.NORMAL, b"")])
     node.store.sync()
-    assert following_indices(node.store, node.machine) == {1: 4, 4: 2}
+    assert following_indices(node.store, node.machine) == Following({1: 4, 4: 2})
     node.close()
 
 
@@ -253,7 +254,7 @@ def test_planted_roll_back_recovery_is_caught(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
     check(fs.after_power_cut())
     survivor = fs.after_power_cut()
-    monkeypatch.setattr("latewood.replica.recovery._replay", lambda store, _: store.last_index)
+    monkeypatch.setattr("latewood.replica.recovery._replay", lambda *_: None)
     rolling_back(survivor)
     monkeypatch.undo()
     with pytest.raises((AssertionError, Diverged)):
@@ -276,6 +277,26 @@ def test_planted_forwarding_at_sync_is_caught() -> None:
     again.store.sync()
     with pytest.raises(Diverged):
         again.machine.commit([real], again.store.durable_index)
+
+
+@pytest.mark.parametrize("partition_id", [1, 2])
+def test_a_partition_that_was_torn_down_behind_the_base_needs_no_records(partition_id: int) -> None:
+    """Its files went with the teardown, and its entries behind the base are replayed after that."""
+    fs = MemFS()
+    node = Node(fs)
+    node.write(partition_id, b"a", b"b")
+    node.snapshot()
+    node.write(partition_id, b"c")
+    node.tear_down(partition_id)
+    node.write(3, b"other")
+    expected = rows(node.contents())
+    node.close()
+    again = Node(fs)
+    again.work()
+    assert rows(again.contents()) == expected == {3: [(1, 5, b"other")]}
+    again.write(partition_id, b"next life")
+    assert rows(again.contents())[partition_id] == [(1, 6, b"next life")]
+    again.close()
 
 
 def test_a_node_on_a_real_disk(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from latewood.errors import ConflictError, CorruptError, Diverged, UnavailableError, UsageError
+from latewood.errors import ConflictError, CorruptError, Diverged, NotFoundError, UnavailableError, UsageError
 from latewood.format.entry import decode_chunk, encode_chunk
 from latewood.replica.machine import PartitionEntry
 from latewood.replica.recovery import Pull, close_node, install_snapshot
@@ -76,6 +76,53 @@ def test_a_snapshot_waits_until_all_is_applied() -> None:
         node.snapshot()
     node.work()
     node.snapshot()
+
+
+def test_a_snapshot_that_a_crash_kept_from_being_used_is_used_by_the_next_attempt() -> None:
+    fs = MemFS()
+    node = Node(fs)
+    node.write(2, b"a")
+    node.snapshot(compact=False)
+    node.close()
+    again = Node(fs)
+    again.work()
+    again.snapshot()
+    assert again.store.first_index == 2
+    assert snapshots(fs, DIRECTORY) == [(1, 1)]
+    assert again.marks.snapshot_global == 1
+
+
+def test_a_partition_that_was_torn_down_meanwhile_needs_no_records() -> None:
+    """The snapshot knows it, and peers have dropped it: it begins empty, until the teardown comes here too."""
+    leader, fs = leader_with_snapshot(), MemFS()
+    leader.tear_down(1)
+
+    def pull(state: PartitionState, low: int) -> list[PartitionEntry]:
+        raise NotFoundError(f"partition {state.partition_id} was torn down; nothing from {low} on is here")
+
+    fresh = Node(fs)
+    with reader_of(leader) as source:
+        transfer(source, fs)
+        with SnapshotReader.open(fs, DIRECTORY / "40-1") as reader:
+            install_snapshot(fresh.node, reader, pull)
+    close_node(fresh.node)
+    again = Node(fs, pull=pull)
+    assert again.contents()[1] == []
+    assert again.next[1] == 21
+    again.tear_down(1)
+    assert list(again.contents()) == [2]
+
+
+def test_records_that_nobody_has_now_are_asked_for_later() -> None:
+    leader, fs = leader_with_snapshot(), MemFS()
+    fresh = Node(fs)
+    with reader_of(leader) as source:
+        transfer(source, fs)
+        with SnapshotReader.open(fs, DIRECTORY / "40-1") as reader:
+            with pytest.raises(UnavailableError, match="nobody has entries of partition 1"):
+                install_snapshot(fresh.node, reader, lambda *_: [])
+            assert fresh.store.first_index == 1
+            install_snapshot(fresh.node, reader, pull_from(leader))
 
 
 def test_a_machine_that_cannot_snapshot_leaves_nothing_behind() -> None:

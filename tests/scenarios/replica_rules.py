@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from latewood.errors import Overloaded
-from latewood.replica.dispatch import Dispatcher, Limits, Signal
+from latewood.replica.dispatch import Dispatcher, Following, Limits, Signal
 from latewood.replica.quorum import Custom, Majority, Quorum, Threshold, quorum_index
 from latewood.replica.watermarks import PartitionProgress, Watermarks
 from tests.scenarios.runner import Command, Line, ScenarioError
@@ -92,7 +92,7 @@ class Desk:
                 self.now_ns += line.number("for")
             case "lead":
                 numbers = {one: line.optional(str(one)) for one in range(10)}
-                dispatcher.lead({one: index for one, index in numbers.items() if index})
+                dispatcher.lead(Following({one: index for one, index in numbers.items() if index}))
             case _:
                 raise ScenarioError(f"nobody knows: {line.text}")
         return []

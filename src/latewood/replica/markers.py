@@ -6,9 +6,9 @@ code, so that both know the same.
 Where an entry stands is kept for one entry in `ANCHOR_ENTRIES`, and for the first after every cut: from an anchor on,
 the first record with an index is the one that counts.
 
-A log whose head was retired is folded from the middle: what its first records build on is gone.  So a fold knows whether
-it knows the base, and whether it knows the end.  A base tells the base alone, an entry or a cut tells the end alone; only
-the beginning of the log, or a base that clears, tells both.  When all records are in, both must be known.
+A log whose head was retired is folded from the middle: what its first records build on is gone.  So a fold knows
+whether it knows the base, and whether it knows the end.  A base tells the base alone, an entry or a cut tells the end
+alone; only the beginning of the log, or a base that clears, tells both.  When all is read, the base must be known.
 
 Invariants: base_index <= last_index; terms never fall; an index that was cut is found behind the cut, never before it.
 """

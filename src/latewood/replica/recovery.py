@@ -2,8 +2,8 @@
 
 1. The parent log is opened; what it holds is durable then.  Nothing of it is ever rolled back here.
 2. The partitions are opened, and what teardowns left is collected.
-3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.  A partition
-   whose teardown is committed behind it is not brought back for that: nobody has its records any more.
+3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.  One whose
+   teardown is committed behind it is not brought back for that: nobody has its records any more.
 4. Committed entries behind the parent's base are taken to their partitions again: what is there is verified, what is
    missing is appended.  A partition may be ahead of the parent: all that it holds was committed.
 5. Machines go on behind their snapshots, from the partitions' logs.
@@ -36,6 +36,8 @@ from latewood.replica.watermarks import PartitionProgress, Watermarks
 
 _REPLAY_BYTES: Final = 1 << 20
 """So much of the parent log is replayed at a time."""
+_MAKERS: Final = 8
+"""Partitions that are opened side by side, where threads may work in the background at all."""
 
 Pull = Callable[[PartitionState, int], list[PartitionEntry]]
 """Returns some entries of a partition, whose log is its state, from an index on; from a later one if they are gone.
@@ -115,7 +117,8 @@ def recover_node(
         background=site.background,
         recent_bytes_max=site.recent_bytes_max,
     )
-    roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options)
+    makers = _MAKERS if site.background else 1
+    roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options, makers=makers)
     try:
         roster.open()
         base = store.first_index - 1

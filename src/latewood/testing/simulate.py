@@ -50,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=_seeds, default=range(100), metavar="A:B", help="from A, below B")
     names = [bug.name.lower() for bug in Bug]
     parser.add_argument("--planted", choices=[*names, "all"], metavar="NAME", help=f"all, or {', '.join(names)}")
-    parser.add_argument("--store", choices=["model", "log"], default="model", help="a model of a disk, which is fast, or the real logs")
+    parser.add_argument(
+        "--store", choices=["model", "log"], default="model", help="a model of a disk, which is fast, or the real logs"
+    )
     given = parser.parse_args(arguments)
     if given.planted is None:
         return _clean(given.seeds, given.store)

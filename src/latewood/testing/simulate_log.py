@@ -1,4 +1,4 @@
-"""The storage of a simulated node for real: parent log, partitions, machines, recovery and snapshots as a node has them.
+"""The storage of a simulated node for real: its parent log, partitions, machines, recovery and snapshots.
 
 They stand on a `CrashFS`: a power cut leaves any sectors that a disk may leave.  Only time is not real: a sync of the
 parent log takes as long as the world says, and machines work when it is their turn.
@@ -380,9 +380,7 @@ class DiskStorage:
         writer = SnapshotWriter(self._fs, self._clock, _LAYOUT.snapshots, first.index, first.term, _SNAPSHOT)
         writer.parent(first.conf)
         writer.finish()
-        with SegmentedLogStore.open(
-            _LAYOUT.parent, _PARENT, fs=self._fs, clock=self._clock, background=False
-        ) as store:
+        with SegmentedLogStore.open(_LAYOUT.parent, _PARENT, fs=self._fs, clock=self._clock, background=False) as store:
             store.install(first)
             store.set_hard_state(HardState(first.term, NO_NODE, first.index))
             store.sync()

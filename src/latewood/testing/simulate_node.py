@@ -1,4 +1,4 @@
-"""One simulated node: the real engine and the real driver, on a storage that can lose power, in a world with its own time.
+"""One simulated node: the real engine and the real driver, on a storage that can lose power, in a simulated world.
 
 Invariants: what a crash leaves is `storage`; all else is made anew by `start`.
 """

@@ -69,9 +69,7 @@ class World:
         self.is_peace = False
         self._contest_end_ms = 0
         members = tuple(range(1, self.climate.nodes + 1))
-        self.nodes = {
-            node: Node(node, self, make_storage(node, self, ConfState(members), _FIRST)) for node in members
-        }
+        self.nodes = {node: Node(node, self, make_storage(node, self, ConfState(members), _FIRST)) for node in members}
 
     def run(self) -> Outcome:
         """Live through it.
@@ -269,7 +267,9 @@ class World:
         self._crashes += 1
         self.note(node.node, self._crashes)
         node.crash()
-        if self.chance(0.5) or self.now_ms < self._contest_end_ms:  # a short outage: what it forgot matters most while the others still act
+        if (
+            self.chance(0.5) or self.now_ms < self._contest_end_ms
+        ):  # a short outage: what it forgot matters most while the others still act
             self._after(self.random.randint(1, 30), lambda: None if node.is_up else self._begin(node))
 
     def _cut(self, node: Node) -> None:
