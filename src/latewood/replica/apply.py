@@ -121,6 +121,10 @@ class Applier:
         with self._lock:
             return self._schedule.is_paused(partition_id)
 
+    def has(self, partition_id: int) -> bool:
+        """Say whether a partition is here."""
+        return partition_id in self._partitions
+
     def machine(self, partition_id: int) -> PartitionStateMachine:
         """Return a partition's machine.
 

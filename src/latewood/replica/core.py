@@ -14,19 +14,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from latewood.clock import Clock
 from latewood.errors import ClosedError, DiskFull, UnavailableError
-from latewood.format.entry import Action
 from latewood.replica.barrier import Barriers
 from latewood.replica.driver import EngineLoop
-from latewood.replica.engine import Entry, EntryKind, Message, ReadState, Role, Snapshot
+from latewood.replica.engine import Entry, Message, ReadState, Role, Snapshot
 from latewood.replica.guard import GuardedStore
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.replica.read_points import ReadPoints
 from latewood.replica.recovery import RecoveredNode, close_node, following_indices
 from latewood.replica.replies import NotLeader, Refused
+from latewood.replica.slow import births, slow_count
 from latewood.replica.surroundings import Surroundings
 from latewood.replica.writing import Answering, Pending, Writer, WriteRequest
 
@@ -144,8 +145,8 @@ class Core:
             await future
 
     async def ours(self) -> None:
-        """Return when the partitions are the event loop's own."""
-        while self.is_lent and not self._is_closed:
+        """Return when the partitions are the event loop's own, though perhaps not all entries are routed."""
+        while self._is_lent and not self._is_closed:
             future: asyncio.Future[None] = self._loop.create_future()
             self._requests.append(lambda done=future: None if done.done() else done.set_result(None))  # type: ignore[misc]
             await future
@@ -231,10 +232,10 @@ class Core:
     def _route(self) -> None:
         """Take what was handed on to the partitions; if a partition is to be made or removed, by a thread."""
         while self._handed and not self._is_lent and not self._is_closed:
-            if self._is_slow(self._handed[0]):
-                self._route_slowly()
-                return
             entries = self._handed[0]
+            if (count := slow_count(entries, self.parts.roster)) is not None:
+                self._route_slowly(entries[:count])
+                return
             try:
                 self.machine.commit(entries, self.store.durable_index)
             except DiskFull as error:
@@ -244,25 +245,17 @@ class Core:
             self._after_routing()
         self._look_at_role()
 
-    def _is_slow(self, entries: Sequence[Entry]) -> bool:
-        roster = self.parts.roster
-        for entry in entries:
-            data = entry.data
-            if entry.kind == EntryKind.NORMAL and data:
-                partition_id = int.from_bytes(data[8:16], "little")
-                if data[1] == Action.TEAR_DOWN or roster.get(partition_id) is None:
-                    return True
-        return False
-
-    def _route_slowly(self) -> None:
-        entries = self._handed[0]
+    def _route_slowly(self, entries: Sequence[Entry]) -> None:
         self._is_lent = True
-        future = self._loop.run_in_executor(
-            self._thread, lambda: self.machine.commit(entries, self.store.durable_index)
-        )
-        future.add_done_callback(self._routed_slowly)
 
-    def _routed_slowly(self, done: "asyncio.Future[None]") -> None:
+        def work() -> None:
+            self.machine.prepare(births(entries))
+            self.machine.commit(entries, self.store.durable_index)
+
+        future = self._loop.run_in_executor(self._thread, work)
+        future.add_done_callback(partial(self._routed_slowly, len(entries)))
+
+    def _routed_slowly(self, count: int, done: "asyncio.Future[None]") -> None:
         self._is_lent = False
         if self._is_closed:
             return
@@ -272,9 +265,12 @@ class Core:
         elif error is not None:
             self.fail(error)
         else:
-            self._handed.popleft()
+            rest = self._handed.popleft()[count:]
+            if rest:
+                self._handed.appendleft(rest)
             self._after_routing()
-            self._go_on()
+            self._run_requests()  # Those that only look have their turn, however much is left to route.
+            self._loop.call_soon(self._go_on)
 
     def _wait_for_room(self, error: DiskFull) -> None:
         _logger.warning("committed entries wait for room on the disk: %s", error)

@@ -11,7 +11,8 @@ Threads: one, but for reading a partition's log.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -33,8 +34,16 @@ class Roster:
     """Every partition that is open.  Owned by one thread."""
 
     def __init__(
-        self, root: Path, *, fs: FileSystem, clock: Clock | None = None, options: LogOptions | None = None
+        self,
+        root: Path,
+        *,
+        fs: FileSystem,
+        clock: Clock | None = None,
+        options: LogOptions | None = None,
+        makers: int = 1,
     ) -> None:
+        """With several `makers`, threads open logs side by side: each waits for the disk some times."""
+        self._makers = makers
         self._root, self._fs, self._clock = root, fs, clock or SystemClock()
         self._options = options or LogOptions(segment_bytes_max=PARTITION_SEGMENT_BYTES)
         self._partitions: dict[int, PartitionLogStore] = {}
@@ -56,14 +65,20 @@ class Roster:
         for partition_id, born in filter(None, map(_parsed, names)):
             if born < newest[partition_id]:
                 self._discard(self._path(partition_id, born))
-        for partition_id, born in sorted(newest.items()):
-            self._partitions[partition_id] = self._open_one(partition_id, born, 1)
+        try:
+            self.make_many(newest)
+        except BaseException:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         return len(self._partitions)
 
     def __iter__(self) -> Iterator[PartitionLogStore]:
         return iter([self._partitions[partition_id] for partition_id in sorted(self._partitions)])
+
+    def __contains__(self, partition_id: object) -> bool:
+        return partition_id in self._partitions
 
     def get(self, partition_id: int) -> PartitionLogStore | None:
         """Return a partition, if there is one."""
@@ -74,6 +89,25 @@ class Roster:
         assert partition_id not in self._partitions, partition_id
         partition = self._partitions[partition_id] = self._open_one(partition_id, born, 1)
         return partition
+
+    def make_many(self, born: Mapping[int, int]) -> None:
+        """Make partitions, given with the parent entry of their first write, or open them; side by side if we may.
+
+        If some cannot be made, the others are there, and the same call again goes on.
+
+        Raises:
+            DiskFull: there is no room for all of them.
+        """
+        if self._makers == 1:
+            for partition_id, at in sorted(born.items()):
+                self._partitions[partition_id] = self._open_one(partition_id, at, 1)
+            return
+        with ThreadPoolExecutor(self._makers) as makers:
+            made = [makers.submit(self._open_one, partition_id, at, 1) for partition_id, at in sorted(born.items())]
+        found = [one.result() for one in made if one.exception() is None]
+        self._partitions |= {one.partition_id: one for one in found}
+        for one in made:
+            one.result()
 
     def begin_at(self, partition_id: int, born: int, first_index: int) -> PartitionLogStore:
         """Return a partition that holds entries from `first_index` on, or has come further: for a snapshot.

@@ -7,7 +7,7 @@ no harm.  Entries come here at *commit*, never at a sync.
 Threads: one owns it, and everything that it holds but the workers of the `Applier`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from latewood.clock import Clock
@@ -77,6 +77,20 @@ class SegmentedStateMachine:
             else:
                 run.append((entry, command))
         self._take_on(run)
+
+    def prepare(self, born: Mapping[int, int]) -> None:
+        """Make partitions that committed entries are for, given with the first of those; `commit` them after this.
+
+        Raises:
+            DiskFull: there is no room now; the same call again goes on.
+        """
+        try:
+            self.parts.roster.make_many({key: at for key, at in born.items() if self.parts.roster.get(key) is None})
+        finally:
+            for partition_id in born:
+                made = self.parts.roster.get(partition_id)
+                if made is not None and not self.parts.applier.has(partition_id):
+                    self.parts.applier.open(made, self.parts.factory(partition_id), 0)
 
     def collect(self) -> list[Progress | Alert]:
         """Learn what the machines have done, and return it: for barriers, acknowledgements and operators.

@@ -232,7 +232,7 @@ class Service:
                     del self._watchers[partition_id]
 
     async def _status(self, core: Core, _: Connection, request: GetStatus) -> Reply:
-        await core.ours()
+        await core.ours()  # Not for long: partitions are made some at a time.
         return status_of(request.id, core, self._node.config.cluster_id, self._node.addresses())
 
     async def _partitions(self, core: Core, _: Connection, request: GetPartitions) -> Reply:

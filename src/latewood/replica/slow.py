@@ -1,0 +1,40 @@
+"""Which committed entries take long to route, because they make or remove partitions.  Pure.
+
+Looks at the bytes of commands without decoding them: it is asked for every entry.   Format: docs/format/entry.md
+"""
+
+from collections.abc import Container, Sequence
+from typing import Final
+
+from latewood.format.entry import Action
+from latewood.replica.engine import Entry, EntryKind
+
+MADE_AT_ONCE: Final = 64
+"""Partitions that are made in one go; others have their turn in between."""
+
+
+def slow_count(entries: Sequence[Entry], known: Container[int]) -> int | None:
+    """Return how many of the entries are to be routed slowly, in one go; None: all of them are quick."""
+    new, is_slow = set[int](), False
+    for count, entry in enumerate(entries):
+        data = entry.data
+        if entry.kind == EntryKind.NORMAL and data:
+            partition_id = int.from_bytes(data[8:16], "little")
+            if data[1] == Action.TEAR_DOWN:
+                is_slow = True
+            elif partition_id not in known:
+                new.add(partition_id)
+                if len(new) > MADE_AT_ONCE:
+                    return count
+    return len(entries) if is_slow or new else None
+
+
+def births(entries: Sequence[Entry]) -> dict[int, int]:
+    """Return the first entry of each partition that entries are for; none if they remove some partition."""
+    born: dict[int, int] = {}
+    for entry in entries:
+        if entry.kind == EntryKind.NORMAL and entry.data:
+            if entry.data[1] == Action.TEAR_DOWN:
+                return {}
+            born.setdefault(int.from_bytes(entry.data[8:16], "little"), entry.index)
+    return born
