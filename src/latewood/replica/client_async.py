@@ -102,18 +102,20 @@ class AsyncClient:
     async def barrier(
         self,
         target: int = 0,
-        partitions: Iterable[int] = (),
+        partitions: Sequence[int] = (),
         *,
         timeout: float = 30.0,  # noqa: ASYNC109 - it is the node that waits
         address: str | None = None,
     ) -> int:
         """Wait until partitions (none named: all) have applied everything up to a global index, and return it.
 
-        0 means everything that is committed when it is asked.  Asks the leader, or the node at `address`.
+        0 means everything that is committed when it is asked.  It is the leader that waits, or the node at `address`.
 
         Raises:
             WaitExpired: the time ran out.
         """
+        if address is not None and not target:  # Only the leader knows what is committed now.
+            target = await self.barrier(0, partitions, timeout=timeout)
         request = Barrier(0, target, list(partitions), max(1, int(timeout * 1000)), self.client_id.hex())
         if address is not None:
             return (await self._ask_one(request, address, Reached, timeout)).global_index

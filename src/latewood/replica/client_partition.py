@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from latewood.errors import DataLost, NotFoundError, UsageError
 from latewood.kernel import Record
-from latewood.limits import READ_RECORDS_MAX, U64_MAX, MiB, check_name
+from latewood.limits import READ_RECORDS_MAX, MiB, check_name
 from latewood.log.argument import sequence_of, storable, whole_or_none
 from latewood.replica.client_batch import Batcher
 from latewood.replica.client_parts import gathered
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 * MiB
 """Of records in one reply, beyond its first."""
+PARTITION_MAX: Final = (1 << 63) - 1
+"""Those above are the cluster's own."""
 _CALL_RECORDS_MAX: Final = 1_024
 """Records of one call in one request: a quarter of what a node takes in hand for a partition."""
 Start: TypeAlias = Literal["resume", "earliest", "latest"] | int
@@ -45,7 +47,7 @@ class AsyncPartition:
         Raises:
             UsageError: it is no whole number from 0 on.
         """
-        self.partition_id: Final = storable(partition, U64_MAX, "a partition")
+        self.partition_id: Final = storable(partition, PARTITION_MAX, "a partition")
         self._client = client
 
     # -- writing ------------------------------------------------------------------------------------------

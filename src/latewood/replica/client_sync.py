@@ -93,7 +93,7 @@ class Client:
         return self._thread.run(self._client.partitions(partitions, address))
 
     def barrier(
-        self, target: int = 0, partitions: Iterable[int] = (), *, timeout: float = 30.0, address: str | None = None
+        self, target: int = 0, partitions: Sequence[int] = (), *, timeout: float = 30.0, address: str | None = None
     ) -> int:
         """Wait until partitions have applied everything up to a global index, as `AsyncClient.barrier`."""
         return self._thread.run(self._client.barrier(target, partitions, timeout=timeout, address=address))
