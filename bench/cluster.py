@@ -25,7 +25,7 @@ PARTITIONS: Final = 1_000
 
 def claims(effort: Effort) -> list[Claim]:
     """Return every claim, in the order of the table."""
-    return [*_committed(effort), _spread(effort), _memory(effort)]
+    return [*_committed(effort), _spread(effort), _memory()]
 
 
 def _job(system: str, effort: Effort, records: int, **arguments: Any) -> Job:
@@ -71,7 +71,7 @@ def _spread(effort: Effort) -> Claim:
     )
 
 
-def _memory(effort: Effort) -> Claim:
+def _memory() -> Claim:
     job = Job("cluster_work:PartitionMemory", {"partitions": PARTITIONS})
     return Claim(
         name="memory",
