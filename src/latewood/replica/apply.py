@@ -111,7 +111,12 @@ class Applier:
         return found
 
     def resume(self, partition_id: int) -> None:
-        """Let a paused partition try again."""
+        """Let a paused partition try again.
+
+        Raises:
+            NotFoundError: there is no such partition.
+        """
+        self.machine(partition_id)
         with self._lock:
             self._schedule.resume(partition_id)
             self._lock.notify()

@@ -286,17 +286,22 @@ class EngineLoop(Generic[_Token]):
     def _do(self, action: Callable[[], None]) -> None:
         if self.failure is not None:
             return
+        if self._succeeds(action):
+            self.wake()
+
+    def _succeeds(self, action: Callable[[], None]) -> bool:
         try:
             action()
         except Exception as error:  # noqa: BLE001 - whatever it is, this engine is of no use any more
             self._stop(error)
             self._host.on_failure(error)
-        else:
-            self.wake()
+            return False
+        return True
 
     def _turn(self) -> None:
-        self._do(self._take_turn)
-        self._is_woken = False
+        self._is_woken = False  # Before the turn: what comes in while it is taken has another one.
+        if self.failure is None:
+            self._succeeds(self._take_turn)
 
     def _take_turn(self) -> None:
         self._take_in()

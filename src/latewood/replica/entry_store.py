@@ -158,6 +158,16 @@ class SegmentedLogStore:
         return self._state.hard_state
 
     @property
+    def commit_index(self) -> int:
+        """Every entry up to here is committed, as far as this log knows."""
+        return self._sound_hard_state().commit
+
+    @property
+    def conf(self) -> ConfState:
+        """Who is a member, as far as that was written."""
+        return self._state.conf
+
+    @property
     def snapshot(self) -> Snapshot | None:
         """What the log begins behind, if it does not begin at 1."""
         return self._state.snapshot

@@ -120,6 +120,7 @@ def recover_node(
     makers = _MAKERS if site.background else 1
     roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options, makers=makers)
     try:
+        _check_base(store, site)
         roster.open()
         base = store.first_index - 1
         parts = Parts(
@@ -127,12 +128,12 @@ def recover_node(
             applier or Applier(clock),
             Watermarks(base),
             dispatcher or Dispatcher(),
-            acks or AckTracker(store.recover(store.last_index).conf.members),
+            acks or AckTracker(store.conf.members),
             site.factory,
             clock,
         )
         machine = SegmentedStateMachine(parts)
-        commit = store.recover(store.last_index).hard_state.commit
+        commit = store.commit_index
         ended = _ended(store, commit)
         _open_partitions(site, parts, base, ended, pull)
         machine.answers = _answers(site)
@@ -299,6 +300,9 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
     If peers have dropped what follows here, the partition begins anew behind that: only once the parent log begins at
     the snapshot, because until then it may hold entries for the old one.
     """
+    known = roster.get(state.partition_id)
+    if known and known.born != state.born and not may_replace:
+        return
     partition = roster.begin_at(state.partition_id, state.born, 1)
     while partition.next_index <= state.partition_log_index:
         entries = _pulled(state, partition.next_index, pull)
@@ -326,6 +330,18 @@ def _pulled(state: PartitionState, low: int, pull: Pull) -> list[PartitionEntry]
 
 
 # -- the parent log ---------------------------------------------------------------------------------------
+
+
+def _check_base(store: SegmentedLogStore, site: NodeSite) -> None:
+    """Refuse a parent log without the snapshot that it begins behind: partitions may have lost what only that holds.
+
+    Raises:
+        Diverged: it is not there.
+    """
+    name = store.snapshot.data.decode() if store.snapshot else ""  # A founding node begins behind nothing at all.
+    if name and not site.fs.exists(site.layout.snapshots / name):
+        reason = f"the parent log begins behind entry {store.first_index - 1}, and the snapshot of that is gone"
+        raise Diverged(reason, site.layout.snapshots / name, 0)
 
 
 def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:

@@ -110,8 +110,8 @@ class SegmentedStateMachine:
 
     def resume(self, partition_id: int) -> None:
         """Let a paused partition try again, and take new entries."""
-        self.parts.dispatcher.freeze(partition_id, frozen=False)
         self.parts.applier.resume(partition_id)
+        self.parts.dispatcher.freeze(partition_id, frozen=False)
 
     def flush(self) -> int:
         """Make all partitions' logs durable; return the global index up to which they are.

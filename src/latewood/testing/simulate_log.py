@@ -279,7 +279,11 @@ class DiskStorage:
         """Take a snapshot in, if it has arrived and others can be reached; the node must come up anew in any case."""
         try:
             with SnapshotReader.open(self._fs, self._path(snapshot)) as reader:
-                install_snapshot(self._up, reader, self._pull)
+                if self._world.chance(0.5):
+                    install_snapshot(self._up, reader, self._pull)
+                else:  # Nothing is fetched before: recovery has to.
+                    self._up.store.install(snapshot)
+                    self._up.store.sync()
         except (UnavailableError, NotFoundError):
             self._world.note(self._node, snapshot.index, 0)
         if self._world.chance(0.3):
