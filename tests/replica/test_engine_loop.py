@@ -25,7 +25,7 @@ async def until(condition: Callable[[], bool]) -> None:
 class Site:
     """A node: where its messages go, and what becomes of its entries."""
 
-    def __init__(self, node: int, sites: "dict[int, Site]", voters: tuple[int, ...] = VOTERS) -> None:
+    def __init__(self, node: int, sites: "dict[int, Site]") -> None:
         self.node, self._sites = node, sites
         self.fs = MemFS()
         self.handed_on: list[bytes] = []
@@ -33,7 +33,7 @@ class Site:
         self.refused: list[int] = []
         self.failure: BaseException | None = None
         self.store = SegmentedLogStore.open("/parent", fs=self.fs, clock=FakeClock(), background=False)
-        first = Snapshot(1, 1, ConfState(voters), b"")
+        first = Snapshot(1, 1, ConfState(VOTERS), b"")
         self.store.install(first)
         self.store.set_hard_state(HardState(1, 0, 1))
         self.store.sync()
@@ -111,25 +111,6 @@ def test_a_batch_shares_a_sync() -> None:
         assert sites[1].fs.counts.syncs < 100
         for site in sites.values():
             site.close()
-
-    asyncio.run(story())
-
-
-def test_what_is_proposed_during_a_turn_waits_for_no_tick() -> None:
-    async def story() -> None:
-        site = Site(1, {}, voters=(1,))  # Alone, so that no message of another wakes it by chance.
-        await site.lead()
-        settled = site.on_settled
-
-        def goes_on(done: list[tuple[int, int]], lost: list[int]) -> None:
-            settled(done, lost)
-            if 2 not in site.answers:
-                site.propose(2)
-
-        site.on_settled = goes_on  # type: ignore[method-assign]
-        await site.propose(1)
-        await asyncio.wait_for(site.answers[2], 30)
-        site.close()
 
     asyncio.run(story())
 
