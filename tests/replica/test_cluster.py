@@ -15,6 +15,7 @@ from latewood.replica.requests import Append
 from tests.replica.processes import ClusterProcesses
 
 pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.slow
 
 PARTITION: Final = 7
 PATIENCE_S: Final = 60.0

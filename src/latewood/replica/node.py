@@ -135,13 +135,13 @@ class Node:
     def on_peer(self, node_id: int, message: Peer) -> None:
         """Take a message of another node."""
         core = self.core
+        if isinstance(message, SnapshotOffer):
+            self._offers.on_offer(core, node_id, message)
         if core is None:
             return
         match message:
             case RaftMessages():
                 core.raft.step(node_id, message.messages)
-            case SnapshotOffer():
-                self._offers.on_offer(core, node_id, message)
             case SnapshotOutcome():
                 self._offers.on_outcome(core, node_id, message)
             case Acknowledged():
@@ -150,6 +150,8 @@ class Node:
 
     def on_request(self, connection: Connection, request: Request) -> None:
         """Take a request."""
+        if connection.node_id:
+            self._offers.touch(connection.node_id)
         self.service.on_request(connection, request)
 
     def on_address(self, node_id: int, address: str) -> None:

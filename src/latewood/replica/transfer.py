@@ -33,10 +33,10 @@ Ask = Callable[[int, Request, float], Awaitable[Reply]]
 _logger = logging.getLogger(__name__)
 
 
-async def fetch_snapshot(
-    core: Core, offer: SnapshotOffer, sender: int, ask: Ask, fs: FileSystem, clock: Clock, directory: Path
+async def fetch_chunks(
+    offer: SnapshotOffer, sender: int, ask: Ask, fs: FileSystem, clock: Clock, directory: Path
 ) -> None:
-    """Fetch a snapshot that a node offers, and the records that belong to it.
+    """Fetch a snapshot that a node offers; what came of it before need not come again.
 
     Raises:
         UnavailableError: it does not come.
@@ -56,7 +56,20 @@ async def fetch_snapshot(
         raise
     finally:
         await loop.run_in_executor(None, receiver.close)
-    pull = pulling(loop, ask, lambda: [sender])
+
+
+async def fetch_records(
+    core: Core, offer: SnapshotOffer, sender: int, ask: Ask, fs: FileSystem, directory: Path
+) -> None:
+    """Fetch the records that belong to a snapshot that is here, and let it be installed.
+
+    If this fails, partitions may be ahead of what the core knows of them: it must be opened anew.
+
+    Raises:
+        UnavailableError: they do not come.
+        ClosedError: the core has ended.
+    """
+    pull = pulling(asyncio.get_running_loop(), ask, lambda: [sender])
     path = directory / f"{offer.index}-{offer.term}"
 
     def work() -> None:
