@@ -4,8 +4,7 @@ They stand on a `CrashFS`: a power cut leaves any sectors that a disk may leave.
 parent log takes as long as the world says, and machines work when it is their turn.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -40,8 +39,10 @@ from latewood.replica.snapshot import (
 )
 from latewood.testing.crash_fs import TEAR_BYTES, CrashFS
 from latewood.testing.fake_clock import START_NS, FakeClock
+from latewood.testing.simulate_machine import RememberingMachine
 from latewood.testing.simulate_planted import Bug, roll_back
 from latewood.testing.simulate_storage import Surroundings
+from latewood.testing.simulate_sync import LateSync
 from latewood.testing.simulate_truth import Placed, Violation, operation_in
 
 _LAYOUT: Final = NodeLayout(Path("/node"))
@@ -58,74 +59,11 @@ _CHUNKS_AT_ONCE: Final = 3
 _RETRIES: Final = RetryPolicy(attempts_max=3, first_ms=5)
 
 
-class RememberingMachine:
-    """A user's machine: it remembers every operation, and stumbles at times."""
-
-    log_is_state = False
-
-    def __init__(self, world: Surroundings) -> None:
-        self._world = world
-        self.operations: list[int] = []
-
-    def apply(self, entry: PartitionEntry) -> None:
-        """Remember an operation."""
-        if not self._world.is_peace and self._world.chance(0.05):
-            raise RuntimeError("this machine stumbles")
-        self.operations.append(operation_in(entry.payload))
-
-    def snapshot(self) -> Iterable[bytes]:
-        """Yield all operations."""
-        kept = self.operations[: -1 if self._world.bug is Bug.SNAPSHOT_BEHIND else None]
-        return [operation.to_bytes(8, "little") for operation in kept]
-
-    def restore(self, pieces: Iterable[bytes]) -> None:
-        """Remember these."""
-        state = b"".join(pieces)
-        self.operations = [operation_in(state[at : at + 8]) for at in range(0, len(state), 8)]
-
-
-@dataclass(slots=True)
-class _LateSync:
-    """A `LogStore` whose sync is late: `settle` makes it."""
-
-    real: SegmentedLogStore
-    is_syncing: bool = False
-
-    def recover(self) -> Recovered:
-        return self.real.recover()
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        self.real.append(entries)
-
-    def set_hard_state(self, state: HardState) -> None:
-        self.real.set_hard_state(state)
-
-    def set_conf(self, index: int, conf: ConfState) -> None:
-        self.real.set_conf(index, conf)
-
-    def install(self, snapshot: Snapshot) -> None:
-        self.real.install(snapshot)
-
-    def compact(self, snapshot: Snapshot) -> None:
-        self.real.compact(snapshot)
-
-    def read(self, low: int, high: int, bytes_max: int) -> list[Entry]:
-        return self.real.read(low, high, bytes_max)
-
-    def sync(self) -> None:
-        self.is_syncing = True
-
-    def settle(self) -> None:
-        if self.is_syncing:
-            self.is_syncing = False
-            self.real.sync()
-
-
 class DiskStorage:
     """A `Storage` on a disk that tears."""
 
     _up: RecoveredNode
-    _store: _LateSync
+    _store: LateSync
 
     def __init__(self, node: int, world: Surroundings, first: ConfState | None, first_index: int) -> None:
         self._node, self._world = node, world
@@ -158,7 +96,7 @@ class DiskStorage:
         self._check_flushed()
         applier = Applier(self._clock, _RETRIES, batch_max=4)
         self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
-        self._store = _LateSync(up.store)
+        self._store = LateSync(up.store)
         self._taken, self._verified = None, {}
         if self._world.bug is not Bug.FORWARD_AT_FSYNC:
             for entry in up.store.read_all(up.store.first_index, up.applied + 1):

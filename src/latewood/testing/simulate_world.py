@@ -18,6 +18,7 @@ from latewood.replica.machine import PartitionEntry
 from latewood.replica.snapshot import PartitionState
 from latewood.testing.simulate_climate import Climate
 from latewood.testing.simulate_node import ELECTION_TICKS, Node
+from latewood.testing.simulate_operator import choose_changes
 from latewood.testing.simulate_planted import Bug
 from latewood.testing.simulate_storage import Storage, Surroundings
 from latewood.testing.simulate_truth import Truth, Violation
@@ -30,8 +31,6 @@ _PEACE_MS: Final = 12_000
 _PEACE_STEP_MS: Final = 250
 _FIRST: Final = 1
 """The index of the snapshot that every founding node starts behind: a node that joins later needs that snapshot."""
-
-_NODES_MAX: Final = 5
 
 _CONTEST_DELAY_MS: Final = 60
 """In a contest messages are late but not lost: one that asks for a vote may find a node that has just come up again."""
@@ -333,27 +332,15 @@ class World:
         node.pump()
 
     def _change(self, node: Node) -> None:
-        """Change the membership, as an operator would: learners first, and never away with the leader."""
+        """Change the membership, as an operator would."""
         leaders = [one for one in self.nodes.values() if one.is_leader]
-        if not leaders:
-            return
-        leader, conf = leaders[0], leaders[0].driver.conf
-        strangers = [one for one in range(1, _NODES_MAX + 1) if one not in conf.members]
-        leaving = [one for one in conf.voters if one != leader.node]
-        if conf.learners:
-            changes = [(ChangeKind.ADD_VOTER, conf.learners[0])]
-            if len(conf.voters) > 2 and self.chance(0.5):  # noqa: PLR2004 - two others would remain
-                changes.append((ChangeKind.REMOVE, self.random.choice(leaving)))
-        elif strangers and (len(conf.voters) < 4 or self.chance(0.5)):  # noqa: PLR2004 - room for one more
-            changes = [(ChangeKind.ADD_LEARNER, self.random.choice(strangers))]
-            self._join(changes[0][1])
-        elif len(conf.voters) > 3:  # noqa: PLR2004 - three remain
-            changes = [(ChangeKind.REMOVE, self.random.choice(leaving))]
-        else:
-            return
-        if leader.engine.propose_change(changes, joint=self.chance(0.3)):
+        changes = choose_changes(self.random, leaders[0].driver.conf, leaders[0].node) if leaders else []
+        for kind, joining in changes:
+            if kind == ChangeKind.ADD_LEARNER:
+                self._join(joining)
+        if changes and leaders[0].engine.propose_change(changes, joint=self.chance(0.3)):
             self.note(node.node, *(number for change in changes for number in change))
-            leader.pump()
+            leaders[0].pump()
 
     def _join(self, node: int) -> None:
         if node not in self.nodes:
