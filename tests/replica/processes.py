@@ -86,7 +86,7 @@ class ClusterProcesses:
             peers = "\n".join(f'{key} = "{value}"' for key, value in first.items())
             config.write_text(
                 f'cluster_id = "trial"\nnode_id = {node}\ndata = "data-{node}"\nlisten = "{address}"\n'
-                f"[peers]\n{peers}\n[raft]\ntick_ms = {TICK_MS}\n{extra}\n"
+                f"[peers]\n{peers}\n[raft]\ntick_ms = {TICK_MS}\n{extra.replace('NODE', str(node))}\n"
             )
             self.nodes[node] = NodeProcess(config, address)
             if node in first:

@@ -89,8 +89,13 @@ class Core:
         return driver.role == Role.LEADER and self._leading_term == driver.term and self.raft.failure is None
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether a thread has the partitions at this moment: nobody else may look at them."""
+        return self._is_lent
+
+    @property
     def is_lent(self) -> bool:
-        """Whether a thread has the partitions."""
+        """Whether a thread has the partitions, or is to have them next."""
         return self._is_lent or bool(self._handed)
 
     def not_leader(self) -> NotLeader:

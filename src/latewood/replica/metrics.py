@@ -36,6 +36,8 @@ async def serve_metrics(node: "Node", address: str) -> asyncio.Server:
         with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             async with asyncio.timeout(_REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
+                if node.core is not None:
+                    await node.core.ours()
                 status, body = _page(node, head.split(b" ", 2))
                 writer.write(
                     b"HTTP/1.1 %s\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %d\r\n"
@@ -52,7 +54,7 @@ async def serve_metrics(node: "Node", address: str) -> asyncio.Server:
 def metrics_text(node: "Node") -> str:
     """Return the page."""
     core = node.core
-    metrics = _whole(node, core) + (_of_partitions(core) if core is not None and not core.is_lent else [])
+    metrics = _whole(node, core) + (_of_partitions(core) if core is not None and not core.is_at_work else [])
     return "".join(_lines(metrics))
 
 
@@ -71,7 +73,7 @@ def _whole(node: "Node", core: Core | None) -> list[_Metric]:
         _counter("admission_rejects_total", "Requests that were refused.", node.service.refused_count),
         _gauge("connections", "Connections that others have made.", node.transport.connection_count),
     ]
-    if core is None or core.is_lent:
+    if core is None or core.is_at_work:
         return metrics
     engine, marks = core.engine.status(), core.parts.watermarks
     load = core.parts.dispatcher.whole()
