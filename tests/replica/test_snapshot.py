@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from latewood.errors import ConflictError, CorruptError, Diverged, NotFoundError, UnavailableError, UsageError
+from latewood.errors import ConflictError, CorruptError, DiskFull, Diverged, NotFoundError, UnavailableError, UsageError
 from latewood.format.entry import decode_chunk, encode_chunk
 from latewood.replica.machine import PartitionEntry
+from latewood.replica.partition import PartitionLogStore
 from latewood.replica.recovery import Pull, close_node, install_snapshot
 from latewood.replica.snapshot import (
     PartitionState,
@@ -123,6 +124,25 @@ def test_records_that_nobody_has_now_are_asked_for_later() -> None:
                 install_snapshot(fresh.node, reader, lambda *_: [])
             assert fresh.store.first_index == 1
             install_snapshot(fresh.node, reader, pull_from(leader))
+
+
+def test_a_partition_that_waits_for_its_first_record_is_not_in_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(MemFS())
+    node.write(2, b"a")
+
+    def full(*_: object) -> None:
+        raise DiskFull("no room")
+
+    monkeypatch.setattr(PartitionLogStore, "place", full)
+    with pytest.raises(DiskFull):
+        node.write(4, b"b")
+    monkeypatch.undo()
+    node.snapshot()
+    compact_partitions(node.machine, node.store.first_index - 1)
+    with reader_of(node) as reader:
+        assert [one.partition_id for one in reader.partitions] == [2]
+    node.commit()
+    assert node.tallies()[4][0] == 1
 
 
 def test_a_machine_that_cannot_snapshot_leaves_nothing_behind() -> None:

@@ -267,6 +267,11 @@ def decode_command(data: bytes, path: Path = Path("entry"), offset: int = 0) -> 
     return Command(partition_id, partition_log_index, data[start:], timestamp_ns, data[COMMAND_SIZE:start], action)
 
 
+def tears_down(data: bytes) -> bool:
+    """Say whether an entry's data are a command that tears a partition down: a look, where all are looked at."""
+    return len(data) >= COMMAND_SIZE and data[1] == Action.TEAR_DOWN
+
+
 def encode_pack(records: Iterable[bytes]) -> bytes:
     """Return encoded entries as one pack, with a checksum over all of it."""
     pieces = list(records)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import Diverged, NotFoundError, UnavailableError
-from latewood.format.entry import Action
+from latewood.format.entry import Action, tears_down
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
@@ -346,8 +346,9 @@ def _check_base(store: SegmentedLogStore, site: NodeSite) -> None:
 
 def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:
     """Return the partitions that a committed entry behind the base tears down, and the last such entry of each."""
-    commands = ((entry.index, command_of(entry)) for entry in _entries(store, store.first_index, commit + 1))
-    return {command.partition_id: at for at, command in commands if command and command.action == Action.TEAR_DOWN}
+    entries = _entries(store, store.first_index, commit + 1)
+    ends = ((entry.index, command_of(entry)) for entry in entries if tears_down(entry.data))
+    return {command.partition_id: at for at, command in ends if command and command.action == Action.TEAR_DOWN}
 
 
 def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: int, ended: dict[int, int]) -> None:

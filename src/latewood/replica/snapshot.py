@@ -31,6 +31,7 @@ from latewood.kernel import crc32c
 from latewood.limits import KiB, MiB
 from latewood.log import Log, LogOptions
 from latewood.replica.engine import ConfState, Snapshot
+from latewood.replica.partition import PartitionLogStore
 from latewood.replica.routing import SegmentedStateMachine
 
 CHUNK_BYTES_MAX: Final = 256 * KiB
@@ -330,11 +331,11 @@ def take_snapshot(
 
 
 def _write_snapshot(machine: SegmentedStateMachine, writer: SnapshotWriter, conf: ConfState) -> None:
-    """Write all partitions, each while it stands still."""
+    """Write all partitions that something was routed to, each while it stands still."""
     parts = machine.parts
     try:
         writer.parent(conf)
-        for partition in parts.roster:
+        for partition in _routed(machine):
             progress = parts.watermarks[partition.partition_id]
             with parts.applier.exclusive(partition.partition_id) as (user, _):
                 is_log = user.log_is_state
@@ -352,11 +353,16 @@ def compact_partitions(machine: SegmentedStateMachine, parent_base: int) -> None
 
     A log that is its partition's state stays as it is: its retention is another matter.
     """
-    for partition in machine.parts.roster:
+    for partition in _routed(machine):
         progress = machine.parts.watermarks[partition.partition_id]
         user = machine.parts.applier.machine(partition.partition_id)
         if not user.log_is_state and progress.snapshot_global <= parent_base:
             partition.compact(progress.snapshot_index)
+
+
+def _routed(machine: SegmentedStateMachine) -> list[PartitionLogStore]:
+    """Return the partitions, without those that were made for an entry that could not be placed yet."""
+    return [one for one in machine.parts.roster if one.partition_id in machine.parts.watermarks]
 
 
 def snapshots(fs: FileSystem, directory: Path) -> list[tuple[int, int]]:
