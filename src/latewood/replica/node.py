@@ -125,7 +125,7 @@ class Node:
 
     def addresses(self) -> dict[int, str]:
         """Return where nodes can be reached: what the cluster knows, else what they said, else the configuration."""
-        machine = directory_of(self.core) if self.core and not self.core.is_lent else None
+        machine = directory_of(self.core) if self.core else None
         known = machine.addresses if machine else {}
         own = {self.config.node_id: self.config.advertise}
         return {**self.config.peers, **self._learnt, **known, **own}
