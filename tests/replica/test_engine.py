@@ -139,6 +139,24 @@ def test_a_follower_answers_only_when_its_write_is_durable() -> None:
     assert [message.to for message in follower.outbox] == [1, 1]
 
 
+def test_a_commit_is_written_with_what_comes_next() -> None:
+    cluster = led()
+    cluster.run()
+    leader = cluster[1]
+    leader.engine.propose([b"a"])
+    leader.pump()
+    append = next(message for message in leader.outbox if message.to == 2)
+    cluster[2].engine.step(1, [append.data])
+    cluster[2].pump()
+    leader.engine.step(2, [cluster[2].outbox[-1].data])
+    assert leader.driver.turn() == []  # Node 2 has it: it is committed, and that alone is no reason to write.
+    assert cluster.data(1) == [b"a"]
+    leader.engine.propose([b"b"])
+    (write,) = leader.driver.turn()
+    assert write.hard_state is not None
+    assert write.hard_state.commit == leader.handed_on[-1].index
+
+
 def test_a_leader_commits_nothing_on_its_own_word() -> None:
     cluster = led()
     cluster[1].engine.propose([b"a"])

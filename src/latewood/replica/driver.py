@@ -49,6 +49,11 @@ class Write(NamedTuple):
     messages: list[Message]
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether it only tells of a commit, which may be forgotten: whoever leads will tell it again."""
+        return not (self.entries or self.confs or self.snapshot or self.must_sync or self.messages)
+
+    @property
     def is_empty(self) -> bool:
         """Whether the store has nothing to do for it."""
         return not (self.entries or self.confs or self.hard_state or self.snapshot)
@@ -92,15 +97,21 @@ class Driver:
         self.conf, self.conf_index = recovered.conf, recovered.conf_index
         self._send, self._hand_on, self._on_reads = send, hand_on, on_reads
         self._writing: deque[Write] = deque()
+        self._unwritten: HardState | None = None
+        """How far is committed: written with what comes next, for a write of its own would hold that up."""
 
     def turn(self) -> list[Write]:
         """Do all that can be done at once, and return what is to be written, in this order."""
         writes: list[Write] = []
         while self.engine.has_ready():
             write = self._take()
-            if write.is_empty and not self._writing:
+            if (write.is_lazy or write.is_empty) and not self._writing:
+                self._unwritten = write.hard_state or self._unwritten
                 self._finish(write)
             else:
+                if self._unwritten and not write.hard_state and not write.snapshot:
+                    write = write._replace(hard_state=self._unwritten)
+                self._unwritten = None
                 self._writing.append(write)
                 writes.append(write)
         return writes
