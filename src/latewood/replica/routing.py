@@ -189,8 +189,11 @@ class SegmentedStateMachine:
         places = [(entry.index, entry.global_index) for entry in entries]
         parts.watermarks.record_routed(partition_id, places)
         parts.acks.landed(partition_id, places)
-        sizes = [(entry.index, len(entry.payload)) for entry in entries]
-        parts.dispatcher.record_committed(partition_id, sizes, now_ns)
+        if not parts.applier.machine(
+            partition_id
+        ).log_is_state:  # Else they are applied at once, and that says as much.
+            sizes = [(entry.index, len(entry.payload)) for entry in entries]
+            parts.dispatcher.record_committed(partition_id, sizes, now_ns)
 
     def _offer(self, partition_id: int, entries: Sequence[PartitionEntry]) -> None:
         if self.parts.applier.machine(partition_id).log_is_state:  # It has them: that is all there is to apply.
