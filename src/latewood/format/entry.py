@@ -182,6 +182,11 @@ def encode_record(record: ParentRecord) -> bytes:
     return _HEAD.pack(VERSION, record.kind, record.type, 0, 0, record.term, record.index) + record.body
 
 
+def encode_entry(index: int, term: int, kind: int, data: bytes) -> bytes:
+    """Return the record of an entry: as `encode_record`, for those that are many."""
+    return _HEAD.pack(VERSION, RecordKind.ENTRY, kind, 0, 0, term, index) + data
+
+
 def decode_record(raw: bytes, path: Path, offset: int) -> ParentRecord:
     """Return the record in `raw`; `path` and `offset` name it in errors.
 

@@ -20,7 +20,15 @@ from typing import Final, Self
 
 from latewood.clock import Clock
 from latewood.errors import DataLost, Diverged, EntryMissing, Poisoned, UsageError
-from latewood.format.entry import ParentRecord, RecordKind, decode_pack, decode_record, encode_pack, encode_record
+from latewood.format.entry import (
+    ParentRecord,
+    RecordKind,
+    decode_pack,
+    decode_record,
+    encode_entry,
+    encode_pack,
+    encode_record,
+)
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.log import Log, LogOptions
@@ -397,20 +405,22 @@ class SegmentedLogStore:
     def _write(self, markers: list[ParentRecord], entries: Sequence[Entry] = ()) -> None:
         """Append markers, then entries, as one batch; then know of them."""
         self._check_sound()
-        records = [*markers, *(entry_record(entry) for entry in entries)]
+        payloads = [*map(encode_record, markers), *(encode_entry(*entry) for entry in entries)]
+        indices = [*(record.index for record in markers), *(entry.index for entry in entries)]
         end = self._log.next_sequence
         try:
-            written = self._log.append_many(
-                [encode_record(record) for record in records], ext_ids=[record.index for record in records]
-            )
+            self._log.append_many(payloads, ext_ids=indices)
         except BaseException as error:
             if self._log_has_moved(end):  # A part of the batch may be there; only recovery can tell.
                 self._failure = error
             raise
         with self._lock:
-            for sequence, record in zip(written, records, strict=True):
+            for sequence, record in enumerate(markers, end):
                 self._state.add(record, sequence)
                 self._remember(record)
+            self._state.add_entries(entries, end + len(markers))
+            for entry in entries:
+                self._recent.add(entry)
 
     def _log_has_moved(self, end: int) -> bool:
         try:

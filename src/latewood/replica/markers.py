@@ -15,6 +15,7 @@ Invariants: base_index <= last_index; terms never fall; an index that was cut is
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -110,6 +111,15 @@ class ParentState:
             self._marks[RecordKind.HARD_STATE] = sequence
         else:
             self._add_members(record, sequence)
+
+    def add_entries(self, entries: Iterable[Entry], sequence: int) -> None:
+        """Take in entries whose records stand at `sequence` and behind it.
+
+        Raises:
+            CorruptError: they cannot follow what is there.
+        """
+        for place, (index, term, kind, _) in enumerate(entries, sequence):
+            self._add_entry(index, term, kind, place)
 
     def check_whole(self) -> None:
         """Raise if the records do not say where the log begins.
