@@ -84,6 +84,11 @@ class DiskStorage:
         """The parent log."""
         return self._store
 
+    @property
+    def base_index(self) -> int:
+        """The compacted index."""
+        return self._up.store.first_index - 1
+
     # -- coming and going -----------------------------------------------------------------------------------
 
     def start(self) -> Recovered:
@@ -192,11 +197,14 @@ class DiskStorage:
         return self._taken is not None
 
     def compact(self, conf: ConfState, conf_index: int, *, wanted: int) -> Snapshot | None:
-        """Cut the parent log at a snapshot: at the one that waits, or at a new one."""
+        """Cut the parent log at a snapshot, the one that waits or a new one, if enough nodes have what is cut off.
+
+        Whoever needs a snapshot gets it in any case: it may be one of those that must have what is cut off.
+        """
         del conf_index
         self._tell_time()
         up, marks = self._up, self._up.machine.parts.watermarks
-        base = up.store.first_index - 1
+        base = self.base_index
         if self._taken is None or self._taken.index <= base or self._taken.index < wanted:
             if marks.routed <= base:
                 return None
@@ -206,7 +214,7 @@ class DiskStorage:
             except UnavailableError:
                 return None
         if self._taken.index > up.machine.truncatable_to():
-            return None
+            return self._taken
         taken, self._taken = self._taken, None
         up.store.compact(taken)
         compact_partitions(up.machine, taken.index)

@@ -27,6 +27,11 @@ class ModelStorage:
         self._handed_on = 0
         self._next_index: dict[int, int] = {}
 
+    @property
+    def base_index(self) -> int:
+        """The compacted index."""
+        return self.store.base_index
+
     def start(self) -> Recovered:
         """Come up from what the disk holds."""
         if self._world.bug is Bug.ROLL_BACK_RECOVERY:

@@ -174,8 +174,9 @@ class Node:
         if snapshot:
             self._snapshot = snapshot
             self.engine.set_snapshot(snapshot)
-            self.engine.compact(snapshot.index)
-            self._world.note(self.node, snapshot.index)
+            if self.storage.base_index == snapshot.index:
+                self.engine.compact(snapshot.index)
+                self._world.note(self.node, snapshot.index)
 
     def _recovered(self) -> Recovered:
         recovered = self.storage.start()

@@ -56,6 +56,11 @@ class Storage(Protocol):
         """The parent log, to be written to."""
         ...
 
+    @property
+    def base_index(self) -> int:
+        """The parent log has forgotten everything up to here."""
+        ...
+
     def start(self) -> Recovered:
         """Come up from what the disk holds.
 
@@ -114,7 +119,7 @@ class Storage(Protocol):
         ...
 
     def compact(self, conf: ConfState, conf_index: int, *, wanted: int) -> Snapshot | None:
-        """Take a snapshot where that can be done, forget the entries that it holds, and return it.
+        """Take a snapshot where that can be done, and return it; forget the entries that it holds as soon as may be.
 
         `wanted` is an index that a node waits for, or 0.
         """
