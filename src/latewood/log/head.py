@@ -40,6 +40,12 @@ def sweep_head(log: Log) -> None:
         log._writer.remove_files(left)
 
 
+def room_bytes(log: Log) -> int:
+    """Return how many bytes of records the open segment still takes before the log rolls."""
+    segment = log._writer.segment
+    return max(0, segment.records_end_max - segment.tail().offset)
+
+
 def _is_before(name: str, active_segment_id: int) -> bool:
     segment_id = segment_id_of(Path(name))
     return segment_id is not None and segment_id < active_segment_id

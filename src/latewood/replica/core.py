@@ -235,10 +235,10 @@ class Core:
     # -- inside -------------------------------------------------------------------------------------------
 
     def _route(self) -> None:
-        """Take what was handed on to the partitions; if a partition is to be made or removed, by a thread."""
+        """Take what was handed on to the partitions; if one is made, removed or rolls, a thread does it."""
         while self._handed and not self._is_lent and not self._is_closed:
             entries = self._handed[0]
-            if (count := slow_count(entries, self.parts.roster)) is not None:
+            if (count := slow_count(entries, self._room)) is not None:
                 self._route_slowly(entries[:count])
                 return
             try:
@@ -249,6 +249,10 @@ class Core:
             self._handed.popleft()
             self._after_routing()
         self._look_at_role()
+
+    def _room(self, partition_id: int) -> int | None:
+        partition = self.parts.roster.get(partition_id)
+        return None if partition is None else partition.room_bytes
 
     def _route_slowly(self, entries: Sequence[Entry]) -> None:
         self._is_lent = True

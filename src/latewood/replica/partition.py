@@ -18,7 +18,7 @@ from latewood.clock import Clock
 from latewood.errors import DataLost, Diverged
 from latewood.fs import FileSystem
 from latewood.log import Log, LogOptions
-from latewood.log.head import retire_before, sweep_head
+from latewood.log.head import retire_before, room_bytes, sweep_head
 from latewood.replica.machine import PartitionEntry
 
 _READ_BYTES: Final = 1 << 20
@@ -77,6 +77,11 @@ class PartitionLogStore:
     def flushed_index(self) -> int:
         """Every entry up to here is durable in this log."""
         return self._log.durable_sequence
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes of records it takes before its log rolls, which waits for the disk."""
+        return room_bytes(self._log)
 
     def last(self) -> PartitionEntry | None:
         """Return the newest entry; None if there is none here."""
