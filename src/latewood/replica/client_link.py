@@ -29,6 +29,7 @@ class Link(asyncio.Protocol):
         self._loop, self._buffer = loop, FrameBuffer()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Reply | Lost]] = {}
+        self._out: list[bytes] = []
         self._next_id = 1
         self._ended = ""
 
@@ -46,8 +47,9 @@ class Link(asyncio.Protocol):
         number, self._next_id = self._next_id, self._next_id + 1
         frame = encode_frame(msgspec.structs.replace(request, id=number))
         self._waiting[number] = answer
-        answer.add_done_callback(lambda _: self._waiting.pop(number, None))
-        self._transport.write(frame)
+        if not self._out:
+            self._loop.call_soon(self._flush)  # What is sent in one turn of the loop leaves in one write.
+        self._out.append(frame)
         return answer
 
     def close(self, reason: str = "the client was closed") -> None:
@@ -84,7 +86,7 @@ class Link(asyncio.Protocol):
         if not self.greeted.done():
             self._greet(message)
             return
-        waiting = self._waiting.get(getattr(message, "id", 0))
+        waiting = self._waiting.pop(getattr(message, "id", 0), None)
         if waiting is not None and not waiting.done():  # Else nobody waits any more, or it was answered twice.
             waiting.set_result(message)  # type: ignore[arg-type] # a node sends nothing with an id but replies
 
@@ -106,9 +108,15 @@ class Link(asyncio.Protocol):
             self.greeted.set_exception(
                 ClusterUnavailable(reason if reason.count("refuses") else f"{reason}: {_GREETED}")
             )
-        for answer in list(self._waiting.values()):
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
             if not answer.done():
                 answer.set_result(Lost(reason, was_sent=True))
+
+    def _flush(self) -> None:
+        if self._transport is not None and not self._ended:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
 
 
 async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, timeout_s: float) -> Link:
