@@ -30,6 +30,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Reply | Lost]] = {}
         self._out: list[bytes] = []
+        self._has_sent = False
         self._next_id = 1
         self._ended = ""
 
@@ -47,9 +48,12 @@ class Link(asyncio.Protocol):
         number, self._next_id = self._next_id, self._next_id + 1
         frame = encode_frame(msgspec.structs.replace(request, id=number))
         self._waiting[number] = answer
-        if not self._out:
-            self._loop.call_soon(self._flush)  # What is sent in one turn of the loop leaves in one write.
-        self._out.append(frame)
+        if self._has_sent:
+            self._out.append(frame)
+        else:  # The first of a turn of the loop leaves at once, all others of it in one more write.
+            self._has_sent = True
+            self._loop.call_soon(self._flush)
+            self._transport.write(frame)
         return answer
 
     def close(self, reason: str = "the client was closed") -> None:
@@ -114,7 +118,8 @@ class Link(asyncio.Protocol):
                 answer.set_result(Lost(reason, was_sent=True))
 
     def _flush(self) -> None:
-        if self._transport is not None and not self._ended:
+        self._has_sent = False
+        if self._out and self._transport is not None and not self._ended:
             self._transport.write(b"".join(self._out))
         self._out.clear()
 
