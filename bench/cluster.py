@@ -75,7 +75,7 @@ def _memory() -> Claim:
     job = Job("cluster_work:PartitionMemory", {"partitions": PARTITIONS})
     return Claim(
         name="memory",
-        title="memory of a node for each partition more",
+        title=f"memory of a node for {PARTITIONS:,} partitions more",
         unit="bytes",
         native=job,
         pure=None,

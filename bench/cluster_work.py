@@ -50,7 +50,7 @@ class Committed:
 
 
 class PartitionMemory:
-    """What a node of ours grows by for each partition that is written to."""
+    """What a node of ours grows by when so many partitions are made."""
 
     def __init__(self, directory: Path, partitions: int) -> None:
         self._count = partitions
@@ -63,7 +63,7 @@ class PartitionMemory:
         before = self._largest()
         asyncio.run(self._cluster.spread(self._count))
         after = self._largest()
-        return {f"{name}_bytes": (after[name] - before[name]) / self._count for name in after}
+        return {f"{name}_bytes": float(after[name] - before[name]) for name in after}
 
     def close(self) -> None:
         end(self._cluster)
