@@ -41,9 +41,11 @@ async def committed(client: AsyncClient, cluster: ClusterProcesses) -> int:
     return max([(await client.status(cluster.addresses[node])).committed for node in (2, 3)])
 
 
-def test_a_full_disk_stops_one_node_and_room_brings_it_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_full_disk_stops_one_node_and_room_brings_it_back(tmp_path: Path, *, leads: bool) -> None:
     async def story(cluster: ClusterProcesses, disk: Path) -> None:
         async with await latewood.connect_async(cluster.seeds) as client:
+            await client.transfer_leader(DAMAGED if leads else 2)
             await fill(client, 5_000)
             end = await committed(client, cluster)
             assert cluster.nodes[DAMAGED].is_running

@@ -63,7 +63,9 @@ class Core:
         self.parent_bytes = 0
         """Of entries that were handed on since the last snapshot was begun."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="latewood-partitions")
-        self._is_lent = self._is_closed = False
+        self._is_lent = False
+        self.is_closed = False
+        """Whether it has ended; looked at by the thread that has the partitions, too."""
         self._handed: deque[Sequence[Entry]] = deque()
         self._requests: deque[Callable[[], None]] = deque()
         self._leading_term = 0
@@ -71,11 +73,6 @@ class Core:
         self._routed: list[tuple[int, int, asyncio.Future[None]]] = []
 
     # -- figures ------------------------------------------------------------------------------------------
-
-    @property
-    def driver_term(self) -> int:
-        """The term that the engine is in."""
-        return self.raft.driver.term
 
     @property
     def leader(self) -> int:
@@ -151,7 +148,7 @@ class Core:
 
     async def ours(self) -> None:
         """Return when the partitions are the event loop's own, though perhaps not all entries are routed."""
-        while self._is_lent and not self._is_closed:
+        while self._is_lent and not self.is_closed:
             future: asyncio.Future[None] = self._loop.create_future()
             self._requests.append(lambda done=future: None if done.done() else done.set_result(None))  # type: ignore[misc]
             await future
@@ -163,7 +160,7 @@ class Core:
             ClosedError: the core was closed.
         """
         await self.ours()
-        if self._is_closed:
+        if self.is_closed:
             raise ClosedError("the node has stopped")
         self._is_lent = True
         try:
@@ -178,7 +175,7 @@ class Core:
 
     def collect(self) -> None:
         """Learn what the machines have done."""
-        if self._is_lent or self._is_closed:
+        if self._is_lent or self.is_closed:
             return
         moved = {event.partition_id for event in self.machine.collect()}
         for partition_id in moved:
@@ -186,17 +183,23 @@ class Core:
         if moved:
             self._around.on_applied(list(moved))
 
-    def close(self) -> None:
-        """Stop, and release everything.  Waits for what is being written."""
-        if self._is_closed:
+    async def close(self) -> None:
+        """Stop, and release everything.
+
+        A thread that has the partitions may wait for the event loop, so the event loop must not wait for it.
+        """
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         self.raft.close()
-        self._thread.shutdown()
         self._reads.fail("the node stops")
         self._run_requests()
         for _, _, future in self._routed:
             future.cancel()
+        await self._loop.run_in_executor(None, self._release)
+
+    def _release(self) -> None:
+        self._thread.shutdown()
         close_node(self.node)
 
     # -- from the engine ----------------------------------------------------------------------------------
@@ -236,7 +239,7 @@ class Core:
 
     def _route(self) -> None:
         """Take what was handed on to the partitions; if one is made, removed or rolls, a thread does it."""
-        while self._handed and not self._is_lent and not self._is_closed:
+        while self._handed and not self._is_lent and not self.is_closed:
             entries = self._handed[0]
             if (count := slow_count(entries, self._room)) is not None:
                 self._route_slowly(entries[:count])
@@ -266,11 +269,11 @@ class Core:
 
     def _routed_slowly(self, count: int, done: "asyncio.Future[None]") -> None:
         self._is_lent = False
-        if self._is_closed:
+        if self.is_closed:
             return
         error = done.exception()
         if isinstance(error, DiskFull):
-            self._wait_for_room(error)
+            self.raft.act(lambda: self._wait_for_room(error))
         elif error is not None:
             self.fail(error)
         else:
@@ -282,6 +285,13 @@ class Core:
             self._loop.call_soon(self._go_on)
 
     def _wait_for_room(self, error: DiskFull) -> None:
+        """Try again later; but a leader that cannot route answers nobody, so it ends, and others elect another.
+
+        Raises:
+            DiskFull: we lead.
+        """
+        if self.raft.driver.role == Role.LEADER:
+            raise error
         _logger.warning("committed entries wait for room on the disk: %s", error)
         self._is_lent = True
 
@@ -293,7 +303,7 @@ class Core:
 
     def _go_on(self) -> None:
         """Do what has waited while the partitions were lent."""
-        if self._is_closed:
+        if self.is_closed:
             return
         self.raft.act(self._route)
         if not self.is_lent:

@@ -184,7 +184,9 @@ class Dispatcher:
 
     def withdraw(self, partition_id: int, index: int) -> None:
         """Give indices from `index` on back: what they were reserved for never reached Raft."""
-        backlog = self._partitions[partition_id]
+        backlog = self._partitions.get(partition_id)
+        if backlog is None:  # It was torn down meanwhile.
+            return
         while backlog.entries and backlog.entries[-1][0] >= index:
             self._drop(backlog, backlog.entries.pop())
         backlog.next_index = min(backlog.next_index, max(index, backlog.committed + 1))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from latewood.clock import Clock, SystemClock
-from latewood.errors import CorruptError, LatewoodError, UnavailableError, UnsupportedVersion
+from latewood.errors import CorruptError, DiskFull, LatewoodError, Locked, UnavailableError, UnsupportedVersion
 from latewood.fs import FileSystem, PosixFS
 from latewood.limits import MiB
 from latewood.log import LogOptions
@@ -88,7 +88,13 @@ class Node:
         check_owner(self.config, self.fs)
         port = await self.transport.listen(*split_address(self.config.listen))
         self._set_peers()
-        await self._open()
+        try:
+            await self._open()
+        except Locked:
+            raise
+        except UnavailableError as error:  # A full disk, or peers that it needs and cannot reach: that passes.
+            _logger.warning("the storage cannot be opened yet: %s", error)
+            self._reopen()
         self._tasks.append(self._loop.create_task(self._tick_for_ever(), name="ticks"))
         return port
 
@@ -100,7 +106,7 @@ class Node:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._offers.close()
-        self._close_core()
+        await self._close_core()
         self.service.close()
         await self.transport.close()
 
@@ -203,7 +209,8 @@ class Node:
                 self.stopped.set_result(error)
         else:
             _logger.warning("the core stopped, and is opened again: %s", error)
-            self._reopen()
+            # With a full disk it would be elected, and stop again: others first find a leader.
+            self._reopen(_REOPEN_MAX_S if isinstance(error, DiskFull) else _REOPEN_FIRST_S)
 
     # -- the core's life ----------------------------------------------------------------------------------
 
@@ -248,13 +255,13 @@ class Node:
     def _machine(self, partition_id: int) -> PartitionStateMachine:
         return DirectoryMachine() if partition_id == DIRECTORY_PARTITION else self._factory(partition_id)
 
-    def _close_core(self) -> None:
+    async def _close_core(self) -> None:
         core, self.core = self.core, None
         if self.keeper is not None:
             self.keeper.close()
             self.keeper = None
         if core is not None:
-            core.close()
+            await core.close()
 
     def _reopen(self, pause_s: float = _REOPEN_FIRST_S) -> None:
         if self._reopening is None and not self._is_closing:
@@ -262,7 +269,7 @@ class Node:
 
     async def _reopen_soon(self, pause_s: float) -> None:
         try:
-            self._close_core()
+            await self._close_core()
         except LatewoodError as error:
             _logger.warning("not everything could be closed: %s", error)
         while True:

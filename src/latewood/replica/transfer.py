@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from latewood.clock import Clock
-from latewood.errors import ConflictError, CorruptError, LatewoodError, NotFoundError, UnavailableError
+from latewood.errors import ClosedError, ConflictError, CorruptError, LatewoodError, NotFoundError, UnavailableError
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.replica.core import Core
@@ -69,7 +69,13 @@ async def fetch_records(
         UnavailableError: they do not come.
         ClosedError: the core has ended.
     """
-    pull = pulling(asyncio.get_running_loop(), ask, lambda: [sender])
+    fetch = pulling(asyncio.get_running_loop(), ask, lambda: [sender])
+
+    def pull(state: PartitionState, start: int) -> list[PartitionEntry]:
+        if core.is_closed:
+            raise ClosedError("the node stops")
+        return fetch(state, start)
+
     path = directory / f"{offer.index}-{offer.term}"
 
     def work() -> None:
