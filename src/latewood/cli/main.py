@@ -42,7 +42,6 @@ COMMANDS: Final = {
     "cluster": "Set a cluster up for a trial, look at it, change its members.",
     "catalog": "Look at a catalog, and check it.",
     "serve": "Run one node of a cluster.",
-    "cluster": "Make, look at and change a cluster.",
     "doctor": "Say what is installed, and what the disk is like.",
     "spark": "Say whether Spark can work here.",
     "bench": "Measure how fast a log is on this machine.",

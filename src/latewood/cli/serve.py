@@ -14,9 +14,7 @@ import click
 @click.option("--data", type=click.Path(path_type=Path, file_okay=False), help="Keep the node's files here.")
 @click.option("--join", is_flag=True, help="If the directory is new: be a node that a cluster is to take in.")
 @click.option("--verbose", "-v", is_flag=True, help="Say what happens, on stderr.")
-def serve(
-    path: Path, listen: str | None, metrics: str | None, data: Path | None, *, join: bool, verbose: bool
-) -> int:
+def serve(path: Path, listen: str | None, metrics: str | None, data: Path | None, *, join: bool, verbose: bool) -> int:
     """Run one node of a cluster until it is interrupted.
 
     The directory must have been made with `latewood cluster init`, or with --join.  Prints one line when it serves.
