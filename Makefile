@@ -19,7 +19,7 @@ NATIVE_PRESENT := ls src/latewood/_native*.so >/dev/null 2>&1
 PURE_TESTS := tests/kernel tests/segment tests/log tests/queue tests/meta/test_native_present.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench crash format api clean
+.PHONY: help setup demo cluster test check bench crash format api clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -29,6 +29,9 @@ setup: $(VENV)/.installed ## Make .venv, with the package, its tools and the nat
 
 demo: setup ## Show the pipeline end to end: a kill -9, readers, Spark, tiers, SQL, a picture
 	@$(BIN)/python -m examples.demo
+
+cluster: setup ## Show a cluster whose leader is killed while a writer goes on
+	@$(BIN)/python examples/cluster.py
 
 test: setup ## Run every test, then those of the log again on the pure kernel
 ifneq ($(CARGO),)

@@ -41,6 +41,8 @@ class Rival(NamedTuple):
     pure: bool = False
     """Whether it is the pure kernel that is compared."""
     figure: str = "wall_ns"
+    unit: str | None = None
+    """How it is shown, if not as the claim is."""
 
 
 class Bound(NamedTuple):
@@ -143,9 +145,10 @@ def _compared(rival: Rival, key: str, samples: dict[str, list[Sample]]) -> Line:
     ours, theirs = samples["pure" if rival.pure else "native"], samples[key]
     cost = rival.target is not None and rival.target.direction == "at most"
     ratio = _ratio(ours, theirs, rival.figure, cost=cost)
-    has_cpu = "process_ns" in ours[0] and "process_ns" in theirs[0]
+    has_cpu = rival.figure == "wall_ns" and "process_ns" in ours[0] and "process_ns" in theirs[0]
     cpu_ratio = _ratio(ours, theirs, "process_ns", cost=cost) if has_cpu else None
-    return Line(rival.label, median(theirs)[rival.figure], ratio, cpu_ratio, ratio, rival.target, rival.pure)
+    theirs_now = median(theirs)[rival.figure]
+    return Line(rival.label, theirs_now, ratio, cpu_ratio, ratio, rival.target, rival.pure, rival.unit)
 
 
 def _ratio(ours: list[Sample], theirs: list[Sample], figure: str, *, cost: bool) -> float:

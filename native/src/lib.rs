@@ -11,6 +11,7 @@ mod futex;
 mod keyed;
 mod memory;
 mod object;
+mod raft;
 mod record;
 mod scan;
 mod sums;
@@ -44,6 +45,8 @@ mod _native {
     use super::door::{Door, largest};
     #[pymodule_export]
     use super::futex::{arm, wait, wake_all};
+    #[pymodule_export]
+    use super::raft::RaftCore;
     #[pymodule_export]
     use super::scan::{find_record, find_timestamp, index_records, nonzero_end, scan, skip, verify};
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from latewood.errors import (
     BadName,
     ClosedError,
+    ClusterUnavailable,
     CorruptError,
     DataLost,
     DiskFull,
@@ -13,6 +14,8 @@ from latewood.errors import (
     Locked,
     ManifestCorrupted,
     NotFoundError,
+    OutcomeUnknown,
+    Overloaded,
     Poisoned,
     ReaderAhead,
     ReadOnlyError,
@@ -21,6 +24,7 @@ from latewood.errors import (
     UnavailableError,
     UnsupportedVersion,
     UsageError,
+    WaitExpired,
 )
 from latewood.kernel import Record
 from latewood.log import Log, LogOptions, LogStats
@@ -28,11 +32,17 @@ from latewood.queue import Queue, Reader, ReaderInfo, RetentionPolicy
 from latewood.queue import open_queue as open  # noqa: A004 - `latewood.open` reads as it should
 
 if TYPE_CHECKING:
+    from latewood.replica.client import connect, connect_async
+    from latewood.replica.client_async import AsyncClient
+    from latewood.replica.client_sync import Client
     from latewood.runtime import Database, DatabaseOptions, DatabaseReader, DatabaseRecord, Store
 
 __all__ = [
+    "AsyncClient",
     "BadName",
+    "Client",
     "ClosedError",
+    "ClusterUnavailable",
     "CorruptError",
     "DataLost",
     "Database",
@@ -48,6 +58,8 @@ __all__ = [
     "LogStats",
     "ManifestCorrupted",
     "NotFoundError",
+    "OutcomeUnknown",
+    "Overloaded",
     "Poisoned",
     "Queue",
     "ReadOnlyError",
@@ -62,16 +74,31 @@ __all__ = [
     "UnavailableError",
     "UnsupportedVersion",
     "UsageError",
+    "WaitExpired",
+    "connect",
+    "connect_async",
     "open",
 ]
 
+_CLIENT = {
+    "AsyncClient": "latewood.replica.client_async",
+    "Client": "latewood.replica.client_sync",
+    "connect": "latewood.replica.client",
+    "connect_async": "latewood.replica.client",
+}
+"""What talks to a cluster, and where it is."""
+
 
 def __getattr__(name: str) -> object:
-    """Look up what takes longer to import than all the rest when it is asked for: the store, and `__version__`."""
+    """Look up what takes longer to import than all the rest when it is asked for: store, client, and `__version__`."""
     if name in ("Database", "DatabaseOptions", "DatabaseReader", "DatabaseRecord", "Store"):
         from latewood import runtime  # noqa: PLC0415 - as above
 
         return getattr(runtime, name)
+    if name in _CLIENT:
+        from importlib import import_module  # noqa: PLC0415 - as above
+
+        return getattr(import_module(_CLIENT[name]), name)
     if name != "__version__":
         message = f"module 'latewood' has no attribute {name!r}"
         raise AttributeError(message)

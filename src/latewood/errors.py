@@ -24,8 +24,10 @@ LatewoodError
 │   ├── Backpressure    the queue to the writer stayed full; nothing was written
 │   ├── Overloaded      a limit of a replica is reached: back off, then try again
 │   ├── WaitExpired     the deadline came before the generation
+│   ├── ClusterUnavailable  no node answered as leader in time; nothing was written
 │   ├── TierUnavailable     an object store did not answer, or not in time
 │   └── StorageError    the operating system refused; its reason is in the text
+├── OutcomeUnknown      a cluster may have done it: `client.resolve(error)` tells, and never does it twice
 ├── UnsupportedVersion  upgrade this program; the data is fine
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
@@ -192,12 +194,33 @@ class WaitExpired(UnavailableError):
     """The deadline came before what was waited for."""
 
 
+class ClusterUnavailable(UnavailableError):
+    """No node of a cluster could be reached, or none of them led, until the deadline.  Nothing was written."""
+
+
 class TierUnavailable(UnavailableError):
     """An object store did not answer, not in time, or with an error of its own."""
 
 
 class StorageError(UnavailableError):
     """The operating system refused a file operation."""
+
+
+class OutcomeUnknown(LatewoodError):
+    """The answer did not come, so it may have been done or not.  The same call again might do it twice.
+
+    `parts` names the requests, for `client.resolve(error)`: that finds out, and does what was not done.
+    """
+
+    def __init__(self, reason: str, parts: tuple[object, ...] = ()) -> None:
+        super().__init__(reason, parts)
+        self.reason, self.parts = reason, parts
+
+    def __str__(self) -> str:
+        next_step = (
+            "`client.resolve(error)` finds out without doing it twice" if self.parts else "look before you repeat"
+        )
+        return f"{self.reason}; it may have been done: {next_step}"
 
 
 class UnsupportedVersion(LatewoodError):

@@ -154,6 +154,8 @@ ERRORS = [
     (errors.Backpressure("x"), 1),
     (errors.Overloaded(1, "entries", 2, 1), 1),
     (errors.WaitExpired("x"), 1),
+    (errors.ClusterUnavailable("x"), 1),
+    (errors.OutcomeUnknown("x"), 1),
     (errors.TierUnavailable("x"), 1),
     (errors.Diverged("x", PATH, 7), 4),
     (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),

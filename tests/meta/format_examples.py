@@ -15,8 +15,13 @@ from typing import Final, NamedTuple
 
 import latewood
 from latewood.format import seal, segment
+from latewood.format.entry import Command, encode_command
 from latewood.format.keyed import encode as encode_keyed
 from latewood.format.record import SEAL_LENGTH
+from latewood.log import LogOptions
+from latewood.replica.engine import ConfState, Entry, EntryKind, HardState
+from latewood.replica.entry_store import SegmentedLogStore
+from latewood.replica.snapshot import SnapshotWriter
 from latewood.testing import FakeClock, MemFS
 from latewood.testing.fake_clock import START_NS
 from tests.meta import format_tables
@@ -24,6 +29,8 @@ from tests.meta import format_tables
 PAGES: Final = Path(__file__).parents[2] / "docs" / "format"
 _LOG: Final = Path("events")
 _SEGMENT: Final = "segments/2026/03/02/{:09}.q"
+_PARENT: Final = "node/parent/" + _SEGMENT.format(0)
+_SNAPSHOT: Final = "node/snapshots/1-2/" + _SEGMENT.format(0)
 _BYTES_IN_A_LINE: Final = 8
 _BLOCK: Final = re.compile(r"^```hex (\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -63,6 +70,15 @@ EXAMPLES: Final[dict[str, dict[str, Example]]] = {
         "slot_0": Example("readers/billing.meta", 0, "cursor", "SIZE"),
         "slot_1": Example("readers/billing.meta", 4096, "cursor", "SIZE"),
     },
+    "entry": {
+        "hard_state": Example(_PARENT, 88, "entry", "HEAD_SIZE"),
+        "vote": Example(_PARENT, 112, "entry", "VOTE_SIZE"),
+        "entry": Example(_PARENT, 144, "entry", "HEAD_SIZE"),
+        "command": Example(_PARENT, 168, "entry", "COMMAND_SIZE"),
+        "pack": Example("pack of entry 1", 0, "entry", "PACK_SIZE"),
+        "chunk": Example(_SNAPSHOT, 88, "entry", "CHUNK_SIZE"),
+        "members": Example(_SNAPSHOT, 144, "entry", "MEMBERS_SIZE"),
+    },
 }
 
 
@@ -87,7 +103,24 @@ def example_log() -> Mapping[str, bytes]:
         reader.commit()
     keyed = latewood.open(_LOG / "clicks", segment_bytes_max=512, keyed=True, fs=fs, clock=clock, background=False)
     keyed.append(encode_keyed(b"user-7", b"oak"))
-    return {path.relative_to(_LOG).as_posix(): _contents(fs, path) for path in fs.walk(_LOG)}
+    files = _files(fs, _LOG)
+    return files | {"pack of entry 1": _write_node(fs, clock)} | _files(fs, _LOG / "node")
+
+
+def _write_node(fs: MemFS, clock: FakeClock) -> bytes:
+    """Write a node's parent log and a snapshot of it; return a pack of its entry."""
+    parent = _LOG / "node" / "parent"
+    store = SegmentedLogStore.open(parent, LogOptions(segment_bytes_max=512), fs=fs, clock=clock, background=False)
+    store.set_hard_state(HardState(2, 1, 0))
+    store.append([Entry(1, 2, EntryKind.NORMAL, encode_command(Command(7, 1, b"oak", clock.now_ns())))])
+    writer = SnapshotWriter(fs, clock, _LOG / "node" / "snapshots", 1, 2)
+    writer.parent(ConfState(voters=(1, 2, 3)))
+    writer.finish()
+    return store.pack(1, 2)
+
+
+def _files(fs: MemFS, root: Path) -> dict[str, bytes]:
+    return {path.relative_to(_LOG).as_posix(): _contents(fs, path) for path in fs.walk(root)}
 
 
 def examples_of(page: str) -> dict[str, str]:

@@ -1,0 +1,60 @@
+"""Which cluster a command is about: a directory with its file, or addresses."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from latewood.cli.arguments import PATH
+
+if TYPE_CHECKING:
+    from latewood.replica.client_sync import Client
+
+R = TypeVar("R")
+
+
+class Target(NamedTuple):
+    """A cluster, as the command line names it."""
+
+    name: str
+    ca: Path | None
+    cert: Path | None
+    key: Path | None
+    timeout_ms: int
+
+    def connect(self) -> "Client":
+        """Return a client.
+
+        Raises:
+            NotFoundError, UsageError: that is no cluster.
+        """
+        from latewood.replica.client import connect  # noqa: PLC0415 - asyncio, only when a command runs
+        from latewood.replica.tls import client_context  # noqa: PLC0415 - as above
+        from latewood.replica.trial import load_cluster  # noqa: PLC0415 - as above
+
+        if ":" in self.name and not Path(self.name).exists():
+            files = {"ca": self.ca, "cert": self.cert, "key": self.key}
+            given = {field: path for field, path in files.items() if path is not None}
+            addresses = [one for one in self.name.split(",") if one.strip()]
+            return connect(addresses, tls=given or None, timeout_ms=self.timeout_ms)
+        cluster = load_cluster(Path(self.name))
+        tls = client_context(cluster.tls) if cluster.tls else None
+        addresses = list(cluster.nodes.values())
+        return connect(addresses, tls=tls, cluster_id=cluster.cluster_id, timeout_ms=self.timeout_ms)
+
+
+def cluster_argument(function: Callable[..., R]) -> Callable[..., R]:
+    """Give a command its CLUSTER, and the options that come with it."""
+
+    @click.argument("name", metavar="CLUSTER")
+    @click.option("--ca", type=PATH, help="The authority's certificate, where CLUSTER is addresses.")
+    @click.option("--cert", type=PATH, help="Our certificate.")
+    @click.option("--key", type=PATH, help="Its key.")
+    @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 300), default=10.0, show_default=True)
+    @wraps(function)
+    def command(*args: Any, name: str, ca: Path, cert: Path, key: Path, timeout_s: float, **kwargs: Any) -> R:
+        return function(*args, target=Target(name, ca, cert, key, int(timeout_s * 1000)), **kwargs)
+
+    return command

@@ -1,0 +1,51 @@
+"""The head of a log, for owners that have no readers and decide themselves what may go.
+
+A queue's head belongs to its readers and its policy: use `Queue.cleanup` there.  Order of writes:
+docs/crash-safety.md, "cleanup".
+"""
+
+# ruff: noqa: SLF001 - the same layer: this is what `Log` would have, were it not for the queue that inherits it
+from pathlib import Path
+
+from latewood.log.layout import segment_id_of
+from latewood.log.log import Log
+
+
+def retire_before(log: Log, sequence: int) -> list[int]:
+    """Drop the sealed segments whose records all lie before `sequence`; return their ids.
+
+    Raises:
+        Poisoned: the manifest could not be published; reopen the log.
+        ReadOnlyError: the log was opened with `mode="r"`.
+    """
+    entries = log._writer.manifest.entries
+    ids = []
+    for index in range(len(entries)):
+        entry = entries[index]
+        if entry.end_sequence >= sequence:
+            break
+        ids.append(entry.segment_id)
+    if ids:
+        log._writer.retire(ids[-1])
+    return ids
+
+
+def sweep_head(log: Log) -> None:
+    """Remove the files of segments that an interrupted retirement took out of the manifest but not off the disk."""
+    manifest = log._writer.manifest
+    known = {manifest.entries[index].path for index in range(len(manifest.entries))}
+    old = [path for path in log._fs.walk(log._layout.segments) if _is_before(path.name, manifest.active.segment_id)]
+    left = [path for path in old if log._layout.relative(path) not in known]
+    if left:
+        log._writer.remove_files(left)
+
+
+def room_bytes(log: Log) -> int:
+    """Return how many bytes of records the open segment still takes before the log rolls."""
+    segment = log._writer.segment
+    return max(0, segment.records_end_max - segment.tail().offset)
+
+
+def _is_before(name: str, active_segment_id: int) -> bool:
+    segment_id = segment_id_of(Path(name))
+    return segment_id is not None and segment_id < active_segment_id

@@ -1,0 +1,1 @@
+"""Replication: partitioned logs on one Raft log."""

@@ -1,0 +1,188 @@
+"""Answers: which requests of which clients a partition has carried out; a repetition is answered, not done again.
+
+Part of a partition's state: folded from its entries in their order, the same on every node, and kept in snapshots.  An
+entry names its client, the number of the request, and its place among the request's records.  Requests of a client to
+a partition are numbered; the last `REQUEST_WINDOW` are remembered, and what is older is refused, never done twice.
+
+A leader asks only when all of its log is folded here, so a request is never in the log twice.  Of a request whose end
+was lost with its leader the beginning is known: a repetition appends what is missing.
+
+Clients are bounded too.  One that has been silent for `CLIENT_SILENT_NS`, by the times of the entries, is forgotten: a
+client gives up well before that.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+
+from latewood.format.entry import Command
+from latewood.replica.requests import CLIENT_ID_BYTES, REQUEST_WINDOW
+
+CLIENTS_MAX: Final = 1_024
+"""Of one partition."""
+
+CLIENT_SILENT_NS: Final = 15 * 60 * 1_000_000_000
+"""After so long nobody waits for an answer any more; three times the longest patience of our client."""
+
+_NAME: Final = struct.Struct(f"<{CLIENT_ID_BYTES}sQI")
+_REQUEST_BYTES: Final = CLIENT_ID_BYTES + 8
+"""Of a name, what all records of a request have in common."""
+
+
+class RequestName(NamedTuple):
+    """What an entry says of the request that it is a part of."""
+
+    client_id: bytes
+    request_id: int
+    place: int
+    """0 for the request's first record."""
+
+    def encode(self) -> bytes:
+        """Return the bytes for an entry's command."""
+        return _NAME.pack(*self)
+
+
+@dataclass(slots=True)
+class _Client:
+    highest: int = 0
+    last_ns: int = 0
+    runs: dict[int, tuple[range, ...]] = field(default_factory=dict)
+    """For each request the partition indices of its records, in order."""
+
+
+class _StoredClient(msgspec.Struct, frozen=True, array_like=True):
+    client_id: bytes
+    highest: int
+    last_ns: int
+    runs: list[tuple[int, list[tuple[int, int]]]]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[list[_StoredClient]]] = msgspec.msgpack.Decoder(list[_StoredClient])
+
+
+class Answers:
+    """The answers of one partition.  Its owner guards it."""
+
+    def __init__(self) -> None:
+        self._clients: dict[bytes, _Client] = {}
+        """The one that was silent longest first."""
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def note(self, client_id: bytes, request_id: int, indices: range, timestamp_ns: int) -> None:
+        """Note that the records at these indices were appended for a request.  In the order of the entries."""
+        client = self._clients.pop(client_id, None) or _Client()
+        self._clients[client_id] = client
+        client.last_ns = max(client.last_ns, timestamp_ns)
+        if request_id > client.highest:
+            client.highest = request_id
+            low = request_id - REQUEST_WINDOW
+            while client.runs and (oldest := next(iter(client.runs))) <= low:
+                del client.runs[oldest]
+        if request_id > client.highest - REQUEST_WINDOW:
+            known = client.runs.get(request_id, ())
+            if known and known[-1].stop == indices.start:
+                client.runs[request_id] = (*known[:-1], range(known[-1].start, indices.stop))
+            else:
+                client.runs[request_id] = (*known, indices)
+        self._forget(timestamp_ns)
+
+    def find(self, client_id: bytes, request_id: int) -> list[int] | None:
+        """Return the indices of the records that a request has appended; None if it is too old to tell."""
+        client = self._clients.get(client_id)
+        if client is None:
+            return []
+        if request_id <= client.highest - REQUEST_WINDOW:
+            return None
+        return [index for run in client.runs.get(request_id, ()) for index in run]
+
+    def is_full(self, client_id: bytes, now_ns: int) -> bool:
+        """Say whether a client would have to take the place of one that may still ask."""
+        if client_id in self._clients or len(self._clients) < CLIENTS_MAX:
+            return False
+        return now_ns - next(iter(self._clients.values())).last_ns <= CLIENT_SILENT_NS
+
+    def encode(self) -> bytes:
+        """Return all of it, for a snapshot."""
+        return _ENCODER.encode(
+            [
+                _StoredClient(
+                    client_id,
+                    client.highest,
+                    client.last_ns,
+                    [(key, [(run.start, run.stop) for run in runs]) for key, runs in client.runs.items()],
+                )
+                for client_id, client in self._clients.items()
+            ]
+        )
+
+    @classmethod
+    def decode(cls, raw: bytes) -> "Answers":
+        """Return what `encode` was given."""
+        answers = cls()
+        for stored in _DECODER.decode(raw):
+            runs = {key: tuple(range(*run) for run in stored_runs) for key, stored_runs in stored.runs}
+            answers._clients[stored.client_id] = _Client(stored.highest, stored.last_ns, runs)
+        return answers
+
+    def _forget(self, now_ns: int) -> None:
+        """Forget clients that have been silent for long, and whoever is beyond the bound: by entries alone."""
+        while self._clients:
+            client_id, client = next(iter(self._clients.items()))
+            if len(self._clients) <= CLIENTS_MAX and now_ns - client.last_ns <= CLIENT_SILENT_NS:
+                return
+            del self._clients[client_id]
+
+
+class AnswerBook:
+    """The answers of all partitions.  Owned by whoever owns the partitions."""
+
+    def __init__(self, through: int = 0) -> None:
+        self._through = through
+        """Entries up to this global index are in it: of a snapshot, when they are replayed."""
+        self._partitions: dict[int, Answers] = {}
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._partitions)
+
+    def __getitem__(self, partition_id: int) -> Answers:
+        """Return the answers of a partition, which may be none."""
+        return self._partitions.get(partition_id) or Answers()
+
+    def restore(self, partition_id: int, pieces: Iterable[bytes]) -> None:
+        """Take what a snapshot holds of a partition."""
+        if raw := b"".join(pieces):
+            self._partitions[partition_id] = Answers.decode(raw)
+
+    def note(self, entries: Iterable[tuple[Command, int]]) -> None:
+        """Note committed entries with their global indices, in order; what a snapshot has told of changes nothing."""
+        partition_id, request, start, stop, timestamp_ns = -1, b"", 0, 0, 0
+        for command, global_index in entries:
+            if global_index <= self._through:
+                continue
+            at, named = command.partition_log_index, command.request[:_REQUEST_BYTES]
+            # Records of one request mostly are neighbours: they are noted together.
+            if named != request or at != stop or command.partition_id != partition_id:
+                self._note(partition_id, request, range(start, stop), timestamp_ns)
+                partition_id, request, start = command.partition_id, named, at
+            stop, timestamp_ns = at + 1, command.timestamp_ns
+        self._note(partition_id, request, range(start, stop), timestamp_ns)
+
+    def _note(self, partition_id: int, request: bytes, indices: range, timestamp_ns: int) -> None:
+        if len(request) != _REQUEST_BYTES or not indices:
+            return
+        answers = self._partitions.get(partition_id)
+        if answers is None:
+            answers = self._partitions[partition_id] = Answers()
+        request_id = int.from_bytes(request[CLIENT_ID_BYTES:], "little")
+        answers.note(request[:CLIENT_ID_BYTES], request_id, indices, timestamp_ns)
+
+    def forget(self, partition_id: int, global_index: int) -> None:
+        """Forget a partition that was torn down at an entry."""
+        if global_index > self._through:
+            self._partitions.pop(partition_id, None)

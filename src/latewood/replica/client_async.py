@@ -1,0 +1,319 @@
+"""The client for asyncio: requests with retries, and what can be asked of a cluster.
+
+An attempt that fails is repeated until the deadline, at whatever node leads then.  `client_verdict` decides, this acts.
+
+Owned by the thread of its event loop.
+"""
+
+import asyncio
+import random
+import secrets
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar, cast
+
+from latewood.errors import (
+    ClosedError,
+    ClusterUnavailable,
+    LatewoodError,
+    OutcomeUnknown,
+    UnavailableError,
+    UsageError,
+)
+from latewood.replica.client_batch import Batcher
+from latewood.replica.client_link import Link
+from latewood.replica.client_options import ClientOptions
+from latewood.replica.client_partition import AsyncPartition
+from latewood.replica.client_parts import KnownPart, Part, SentPart, UnsentPart
+from latewood.replica.client_room import Room
+from latewood.replica.client_route import Route
+from latewood.replica.client_verdict import CHANGING, ONCE, READING, Lost, Nature, Raise, Retry, Return, give_up, judge
+from latewood.replica.replies import Appended, Done, Members, PartitionInfo, Partitions, Reached, StatusReply
+from latewood.replica.requests import (
+    CLIENT_ID_BYTES,
+    Append,
+    Barrier,
+    ChangeMembers,
+    GetPartitions,
+    GetStatus,
+    Resume,
+    TearDown,
+    TransferLeader,
+)
+from latewood.replica.wire import Reply, Request
+
+R = TypeVar("R", bound=Reply)
+
+
+class AsyncClient:
+    """A cluster, seen from a program.  `latewood.connect_async` makes one; use it in one event loop."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        cluster_id: str,
+        tls: ssl.SSLContext | None,
+        options: ClientOptions,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Hold the parts; no connection is made before it is needed."""
+        self.options = options
+        self.client_id = secrets.token_bytes(CLIENT_ID_BYTES)
+        """Names this client to the nodes, together with the numbers of its requests."""
+        self.room = Room(options.queued_bytes_max)
+        """What may wait or be on the way."""
+        self._route = Route(addresses, cluster_id, tls, options)
+        self._loop = asyncio.get_running_loop()
+        self._chance = chance
+        self._batchers: dict[int, Batcher] = {}
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def partition(self, partition: int) -> AsyncPartition:
+        """Return a partition to append to and to read; the first append makes it."""
+        return AsyncPartition(self, partition)
+
+    # -- the cluster --------------------------------------------------------------------------------------
+
+    async def status(self, address: str | None = None) -> StatusReply:
+        """Return how a node sees itself and the cluster: the one at `address`, else any that answers.
+
+        Raises:
+            ClusterUnavailable: it, or every one, cannot be reached.
+        """
+        return await self._ask_one(GetStatus(0), address, StatusReply)
+
+    async def partitions(self, partitions: Iterable[int] = (), address: str | None = None) -> list[PartitionInfo]:
+        """Return partitions in figures, by default all: as the leader has them, or the node at `address`."""
+        request = GetPartitions(0, tuple(partitions))
+        if address is not None:
+            return (await self._ask_one(request, address, Partitions)).partitions
+        return (await self.ask(request, READING, Partitions)).partitions
+
+    async def barrier(
+        self,
+        target: int = 0,
+        partitions: Sequence[int] = (),
+        *,
+        timeout: float = 30.0,  # noqa: ASYNC109 - it is the node that waits
+        address: str | None = None,
+    ) -> int:
+        """Wait until partitions (none named: all) have applied everything up to a global index, and return it.
+
+        0 means everything that is committed when it is asked.  It is the leader that waits, or the node at `address`.
+
+        Raises:
+            WaitExpired: the time ran out.
+        """
+        if address is not None and not target:  # Only the leader knows what is committed now.
+            target = await self.barrier(0, partitions, timeout=timeout)
+        request = Barrier(0, target, list(partitions), max(1, int(timeout * 1000)), self.client_id.hex())
+        if address is not None:
+            return (await self._ask_one(request, address, Reached, timeout)).global_index
+        return (await self.ask(request, READING, Reached, extra_s=timeout)).global_index
+
+    async def add_node(self, node_id: int, address: str, *, learner: bool = False) -> Members:
+        """Make a running node a member: first a learner, and a voter once it has caught up.
+
+        Raises:
+            UsageError: it cannot be.
+            UnavailableError: another change is under way, or the node did not catch up; try again.
+        """
+        return await self._change(ChangeMembers(0, "add_learner" if learner else "add", node_id, address))
+
+    async def remove_node(self, node_id: int) -> Members:
+        """Let a node be a member no more; it may be down."""
+        return await self._change(ChangeMembers(0, "remove", node_id))
+
+    async def transfer_leader(self, node_id: int) -> None:
+        """Have another node lead."""
+        request = TransferLeader(0, node_id)
+        await self.ask(request, CHANGING, Done, extra_s=request.timeout_ms / 1000)
+
+    async def tear_down(self, partition: int) -> None:
+        """Remove a partition with its records, on all nodes.  Its number can be used again.
+
+        Raises:
+            OutcomeUnknown: the answer was lost.  It is not asked again: somebody may have written the partition anew.
+        """
+        await self.ask(TearDown(0, partition), ONCE, Done)
+
+    async def resume(self, partition: int, address: str | None = None) -> None:
+        """Let a paused partition try again: on the leader, or on the node at `address`."""
+        if address is not None:
+            await self._ask_one(Resume(0, partition), address, Done)
+        else:
+            await self.ask(Resume(0, partition), CHANGING, Done)
+
+    async def resolve(self, unknown: OutcomeUnknown) -> list[int]:
+        """Find out how an append ended whose answer did not come, and do what was not done: exactly once.
+
+        Only the client that appended can: the others do not have its requests.
+
+        Raises:
+            UsageError: it is none of this client's appends.
+            OutcomeUnknown: there is no answer still, or the nodes remember it no more: after about 1,000 later ones, or
+                five minutes.
+        """
+        parts = [part for part in unknown.parts if isinstance(part, SentPart | KnownPart | UnsentPart)]
+        if not parts or any(isinstance(part, SentPart) and part.request.client_id != self.client_id for part in parts):
+            raise UsageError("only an append of this very client can be resolved")
+        sequences: list[int] = []
+        for at, part in enumerate(parts):
+            try:
+                found = await self._resolve_part(part)
+            except (OutcomeUnknown, UnavailableError) as error:
+                reason = error.reason if isinstance(error, OutcomeUnknown) else str(error)
+                raise OutcomeUnknown(reason, (*parts[:at], _replaced(part, error), *parts[at + 1 :])) from error
+            parts[at] = KnownPart(tuple(found))
+            sequences += found
+        return sequences
+
+    async def close(self) -> None:
+        """Wait for what was appended, at most until its deadline, and close all connections."""
+        if self._is_closed:
+            return
+        for batcher in list(self._batchers.values()):
+            await batcher.drain()
+        self._is_closed = True
+        await self._route.close()
+
+    # -- for partitions and readers -----------------------------------------------------------------------
+
+    def batcher(self, partition: int) -> Batcher:
+        """Return the way of appends to a partition.
+
+        Raises:
+            ClosedError: the client is closed.
+        """
+        if self._is_closed:
+            raise ClosedError("the client is closed; connect again")
+        found = self._batchers.get(partition)
+        if found is None:
+            found = self._batchers[partition] = Batcher(
+                partition, self.client_id, self.options, self.room, self._append
+            )
+        return found
+
+    async def ask(self, request: Request, nature: Nature, kind: type[R], *, extra_s: float = 0.0) -> R:
+        """Ask the leader, until there is an answer or the deadline.
+
+        `extra_s` is what the node may wait itself: an attempt may take so much longer, the search for a leader may not.
+
+        Raises:
+            LatewoodError: as `client_verdict` says.
+        """
+        deadline = self._loop.time() + self.options.timeout_ms / 1000
+        return await self._ask_until(request, nature, kind, deadline, extra_s)
+
+    async def ask_any(self, request: Request, kind: type[R], *, extra_s: float = 0.0) -> R:
+        """Ask any node, once: for what need not be the latest."""
+        return await self._ask_one(request, None, kind, extra_s)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    async def _append(self, request: Append, deadline: float) -> Appended:
+        return await self._ask_until(request, CHANGING, Appended, deadline, 0.0)
+
+    async def _resolve_part(self, part: Part) -> Sequence[int]:
+        match part:
+            case KnownPart():
+                return part.sequences
+            case UnsentPart():
+                return await self.partition(part.partition).append_many(part.payloads)
+            case SentPart():
+                deadline = min(self._loop.time() + self.options.timeout_ms / 1000, part.until)
+                if self._loop.time() >= part.until:
+                    raise OutcomeUnknown("it was too long ago: nodes may have forgotten it, and would do it again")
+                appended = await self._append(part.request, deadline)
+                return appended.sequences[part.start : part.stop]
+
+    async def _change(self, request: ChangeMembers) -> Members:
+        return await self.ask(request, CHANGING, Members, extra_s=request.timeout_ms / 1000)
+
+    async def _ask_until(self, request: Request, nature: Nature, kind: type[R], deadline: float, extra_s: float) -> R:
+        in_doubt, last, attempt = False, None, 0
+        while True:
+            attempt += 1
+            outcome = await self._attempt(request, deadline, extra_s)
+            verdict = judge(outcome[1], nature, in_doubt=in_doubt)
+            match verdict:
+                case Return():
+                    return _of_kind(verdict.reply, kind, outcome[0])
+                case Raise():
+                    raise verdict.error
+                case Retry():
+                    in_doubt, last = verdict.in_doubt, verdict.why
+            self._learn(verdict, outcome[0])
+            pause = 0.0 if verdict.address and attempt == 1 else self.options.pause_s(attempt, self._chance())
+            if self._loop.time() + pause >= deadline:
+                raise give_up(last, f"{self.options.timeout_ms / 1000:.3g} s", in_doubt=in_doubt)
+            await asyncio.sleep(pause)
+
+    async def _attempt(self, request: Request, deadline: float, extra_s: float) -> tuple[str, Reply | Lost]:
+        """Return whom we asked, and how it ended."""
+        try:
+            link = await self._route.leader()
+        except ClusterUnavailable as error:
+            return "", Lost(str(error), was_sent=False)
+        patience = min(self.options.attempt_ms / 1000, deadline - self._loop.time()) + extra_s
+        return link.address, await self._answer(link, request, patience)
+
+    async def _answer(self, link: Link, request: Request, patience_s: float) -> Reply | Lost:
+        answer = link.send(request)
+        if not answer.done():
+            timer = self._loop.call_later(max(patience_s, 0.001), self._route.hangs, link)
+            try:
+                return await answer
+            finally:
+                timer.cancel()
+        return answer.result()
+
+    def _learn(self, verdict: Retry, asked: str) -> None:
+        if verdict.address:
+            self._route.go_to(verdict.address, asked)
+        elif verdict.leave and asked:
+            self._route.leave(asked)
+
+    async def _ask_one(self, request: Request, address: str | None, kind: type[R], extra_s: float = 0.0) -> R:
+        """Ask one node, and once: its answer is about itself."""
+        link = await (self._route.any() if address is None else self._route.at(address))
+        outcome = await self._answer(link, request, self.options.attempt_ms / 1000 + extra_s)
+        verdict = judge(outcome, READING, in_doubt=False)
+        match verdict:
+            case Return():
+                return _of_kind(verdict.reply, kind, link.address)
+            case Raise():
+                raise verdict.error
+            case Retry():
+                raise _with_place(verdict.why, link.address)
+
+
+def _of_kind(reply: Reply, kind: type[R], address: str) -> R:
+    if not isinstance(reply, kind):
+        message = (
+            f"{address} answered with {type(reply).__name__} instead of {kind.__name__}; is it of another version?"
+        )
+        raise OutcomeUnknown(message)
+    return reply
+
+
+def _with_place(error: LatewoodError, address: str) -> LatewoodError:
+    error.add_note(f"asked was {address}")
+    return error
+
+
+def _replaced(part: Part, error: LatewoodError) -> Part:
+    """Return what is known of a part now: what had not been sent may have been sent by this attempt."""
+    if isinstance(part, UnsentPart) and isinstance(error, OutcomeUnknown) and len(error.parts) == 1:
+        return cast("Part", error.parts[0])
+    return part

@@ -1,0 +1,166 @@
+"""One connection of a client to a node: the greeting, requests that go out, replies that come back in any order.
+
+Owned by the thread of its event loop.
+"""
+
+import asyncio
+import ssl
+from typing import Final
+
+import msgspec
+
+from latewood.errors import ClusterUnavailable
+from latewood.replica.client_options import Address
+from latewood.replica.client_verdict import Lost
+from latewood.replica.requests import VERSION, Hello, Rejected, Welcome
+from latewood.replica.tls import node_id_of
+from latewood.replica.wire import FRAME_BYTES_MAX, FrameBuffer, Message, Reply, Request, WireError, encode_frame
+
+_GREETED: Final = "the node closed the connection before it said who it is; is this a port of a node, and TLS as there?"
+
+
+class Link(asyncio.Protocol):
+    """A connection.  `open_link` makes one that is greeted."""
+
+    def __init__(self, address: str, hello: Hello) -> None:
+        self.address, self._hello = address, hello
+        loop = asyncio.get_running_loop()
+        self.greeted: asyncio.Future[Welcome] = loop.create_future()
+        self._loop, self._buffer = loop, FrameBuffer()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[Reply | Lost]] = {}
+        self._out: list[bytes] = []
+        self._has_sent = False
+        self._next_id = 1
+        self._ended = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return not self._ended and self.greeted.done()
+
+    def send(self, request: Request) -> "asyncio.Future[Reply | Lost]":
+        """Send a request under a number of this connection's own; the future has its reply, or that it was lost."""
+        answer: asyncio.Future[Reply | Lost] = self._loop.create_future()
+        if self._ended or self._transport is None:
+            answer.set_result(Lost(self._ended or "not connected", was_sent=False))
+            return answer
+        number, self._next_id = self._next_id, self._next_id + 1
+        frame = encode_frame(msgspec.structs.replace(request, id=number))
+        self._waiting[number] = answer
+        if self._has_sent:
+            self._out.append(frame)
+        else:  # The first of a turn of the loop leaves at once, all others of it in one more write.
+            self._has_sent = True
+            self._loop.call_soon(self._flush)
+            self._transport.write(frame)
+        return answer
+
+    def close(self, reason: str = "the client was closed") -> None:
+        """Break off; requests on the way are lost."""
+        self._end(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- called by the event loop ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say hello."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.write(encode_frame(self._hello))
+
+    def data_received(self, data: bytes) -> None:
+        """Take in replies."""
+        try:
+            for message in self._buffer.feed(data):
+                self._take(message)
+        except WireError as error:
+            self.close(f"{self.address} sent what is no message: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who waits."""
+        self._end(f"the connection to {self.address} was lost" + (f": {exc}" if exc else ""))
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _take(self, message: Message) -> None:
+        if self._ended:
+            return
+        if not self.greeted.done():
+            self._greet(message)
+            return
+        waiting = self._waiting.pop(getattr(message, "id", 0), None)
+        if waiting is not None and not waiting.done():  # Else nobody waits any more, or it was answered twice.
+            waiting.set_result(message)  # type: ignore[arg-type] # a node sends nothing with an id but replies
+
+    def _greet(self, message: Message) -> None:
+        match message:
+            case Welcome():
+                self._buffer.bytes_max = FRAME_BYTES_MAX
+                self.greeted.set_result(message)
+            case Rejected():
+                self.close(f"{self.address} refuses us: {message.reason}")
+            case _:
+                self.close(f"{self.address} does not greet as a node does")
+
+    def _end(self, reason: str) -> None:
+        if self._ended:
+            return
+        self._ended = reason
+        if not self.greeted.done():
+            self.greeted.set_exception(
+                ClusterUnavailable(reason if reason.count("refuses") else f"{reason}: {_GREETED}")
+            )
+        waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_result(Lost(reason, was_sent=True))
+
+    def _flush(self) -> None:
+        self._has_sent = False
+        if self._out and self._transport is not None and not self._ended:
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+
+
+async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, timeout_s: float) -> Link:
+    """Connect to a node, and return the connection once it is greeted.
+
+    Raises:
+        ClusterUnavailable: nobody is there, it is no node of this cluster, or it took too long.
+    """
+    where = Address.parse(address)
+    link = Link(address, Hello(VERSION, cluster_id, "client"))
+    link.greeted.add_done_callback(lambda greeted: None if greeted.cancelled() else greeted.exception())
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.get_running_loop().create_connection(
+                lambda: link, where.host, where.port, ssl=tls, server_hostname=where.host if tls else None
+            )
+            welcome = await link.greeted
+    except TimeoutError:
+        link.close("too slow")
+        message = f"{address} did not answer within {timeout_s:.3g} s"
+        raise ClusterUnavailable(message) from None
+    except OSError as error:  # ssl.SSLError is one
+        link.close("failed")
+        raise ClusterUnavailable(f"{address}: {error.strerror or str(error) or type(error).__name__}") from error
+    except BaseException:
+        link.close("broken off")
+        raise
+    _check_node(link, welcome, tls)
+    return link
+
+
+def _check_node(link: Link, welcome: Welcome, tls: ssl.SSLContext | None) -> None:
+    """Refuse a node whose certificate says that it is another, or a client."""
+    if tls is None:
+        return
+    assert link._transport is not None  # noqa: SLF001 - the same module
+    proven = node_id_of(link._transport.get_extra_info("peercert"))  # noqa: SLF001 - as above
+    if proven != welcome.node_id:
+        holder = f"node {proven}" if proven else "no node"
+        reason = f"{link.address} says it is node {welcome.node_id}, and its certificate is of {holder}"
+        link.close(reason)
+        raise ClusterUnavailable(reason)

@@ -1,0 +1,137 @@
+"""Which node a client asks: the one that leads, as far as is known, else the next of the list.
+
+Nodes say who leads, in their greeting and when they are asked in vain.  What they say is a hint: whoever cannot be
+reached under it is forgotten, and the list has its turn again.
+
+Owned by the thread of the client's event loop.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from latewood.errors import ClosedError, ClusterUnavailable, UsageError
+from latewood.replica.client_link import Link, open_link
+from latewood.replica.client_options import Address, ClientOptions
+
+_HOPS_MAX: Final = 3
+"""From a greeting to the leader that it names, and on; then the next attempt goes on."""
+
+
+class Route:
+    """The connections of one client."""
+
+    def __init__(
+        self, addresses: Sequence[str], cluster_id: str, tls: ssl.SSLContext | None, options: ClientOptions
+    ) -> None:
+        """Take where nodes are.
+
+        Raises:
+            UsageError: there is none, or an address is no `host:port`.
+        """
+        if isinstance(addresses, str) or not addresses:
+            raise UsageError('nodes are given as a list, as in ["10.0.0.1:7300", "10.0.0.2:7300"]')
+        for address in addresses:
+            Address.parse(address)
+        self.addresses = list(dict.fromkeys(addresses))
+        self._cluster_id, self._tls, self._options = cluster_id, tls, options
+        self._links: dict[str, Link] = {}
+        self._opening: dict[str, asyncio.Task[Link]] = {}
+        self._target = ""
+        self._turn = 0
+        self._closed = False
+
+    async def leader(self) -> Link:
+        """Return a connection to the node that most likely leads.
+
+        Raises:
+            ClusterUnavailable: it cannot be reached; the next call tries another.
+        """
+        for _ in range(_HOPS_MAX):
+            address = self._target or self.addresses[self._turn % len(self.addresses)]
+            known = self._links.get(address)
+            if known is not None and known.is_open:
+                return known
+            try:
+                link = await self.at(address)
+            except ClusterUnavailable:
+                self.leave(address)
+                raise
+            welcome = link.greeted.result()
+            if not welcome.leader_address or welcome.leader == welcome.node_id:
+                return link
+            self._target = welcome.leader_address
+        return link
+
+    async def any(self) -> Link:
+        """Return a connection to whatever node answers.
+
+        Raises:
+            ClusterUnavailable: none does; it says what is the matter with each.
+        """
+        for link in self._links.values():
+            if link.is_open:
+                return link
+        problems = []
+        for address in self.addresses:
+            try:
+                return await self.at(address)
+            except ClusterUnavailable as error:
+                problems.append(str(error))
+        raise ClusterUnavailable("; ".join(problems))
+
+    async def at(self, address: str) -> Link:
+        """Return a connection to this node; those who ask at the same time share one.
+
+        Raises:
+            ClusterUnavailable: it cannot be reached.
+        """
+        if self._closed:
+            raise ClosedError("the client is closed; connect again")
+        known = self._links.get(address)
+        if known is not None and known.is_open:
+            return known
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = self._opening[address] = asyncio.create_task(self._open(address))
+            opening.add_done_callback(lambda _: self._opening.pop(address, None))
+        return await asyncio.shield(opening)
+
+    def go_to(self, address: str, asked: str) -> None:
+        """Ask the node at `address` next, because the one that was asked says that it leads."""
+        if self._target in ("", asked) or address == asked:
+            self._target = "" if address == asked else address
+
+    def leave(self, asked: str) -> None:
+        """Ask another node than this one next."""
+        here = self.addresses[self._turn % len(self.addresses)]
+        if asked in (self._target, here):  # Also past `here`: it may have named a leader that we cannot reach.
+            self._turn += 1
+        if asked == self._target:
+            self._target = ""
+
+    def hangs(self, link: Link) -> None:
+        """Break off a connection on which no answer comes."""
+        link.close(f"{link.address} did not answer in time")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+            with suppress(asyncio.CancelledError, ClusterUnavailable):
+                await task
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        await asyncio.sleep(0)  # The loop lets go of the sockets.
+
+    async def _open(self, address: str) -> Link:
+        link = await open_link(address, self._cluster_id, self._tls, self._options.connect_ms / 1000)
+        if self._closed:
+            link.close()
+            raise ClosedError("the client is closed; connect again")
+        self._links[address] = link
+        return link

@@ -1,0 +1,173 @@
+"""What a node is told: `node.toml`, checked once.  Values; nothing is opened here.
+
+```toml
+cluster_id = "trial"
+node_id = 1
+data = "data"                     # relative to this file
+listen = "127.0.0.1:7301"
+metrics = "127.0.0.1:9301"        # "" for none
+
+[peers]                           # the first members; of a node that joins, whom it may ask
+1 = "127.0.0.1:7301"
+2 = "127.0.0.1:7302"
+3 = "127.0.0.1:7303"
+
+[tls]                             # without it, plain text, on loopback alone
+authority = "ca.pem"
+certificate = "node-1.pem"
+key = "node-1.key"
+```
+"""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from latewood.errors import NotFoundError, UsageError
+from latewood.limits import MiB, check_name
+from latewood.replica.addresses import check_loopback, split_address
+from latewood.replica.tls import Credentials
+
+
+class RaftSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the nodes watch each other."""
+
+    tick_ms: int = 100
+    """The unit of time: a leader is heard once in this."""
+    election_ticks: int = 10
+    """After so many without a word, others stand for election, at a chance moment before twice as many."""
+    priority: int = 0
+    """Of two nodes that could lead, the one of higher priority does."""
+
+
+class Bounds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a node takes on."""
+
+    payload_bytes_max: int = 1 * MiB
+    """Of one record."""
+    partition_ops_max: int = 65_536
+    """Records of a partition that were taken and are not applied."""
+    partition_bytes_max: int = 64 * MiB
+    partition_age_max_ms: int = 30_000
+    partition_lag_max: int = 1_000_000
+    total_ops_max: int = 262_144
+    total_bytes_max: int = 256 * MiB
+
+
+class StorageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much a node keeps."""
+
+    snapshot_bytes: int = 64 * MiB
+    """After so many bytes of entries a snapshot is taken; the parent log keeps up to two times this."""
+    parent_segment_bytes: int = 16 * MiB
+    partition_segment_bytes: int = 4 * MiB
+    apply_threads: int = 2
+
+
+class _TLSTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    authority: str
+    certificate: str
+    key: str
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    cluster_id: str
+    node_id: int
+    listen: str
+    data: str = "data"
+    advertise: str = ""
+    metrics: str = ""
+    peers: dict[str, str] = {}
+    tls: _TLSTable | None = None
+    raft: RaftSettings = RaftSettings()
+    limits: Bounds = Bounds()
+    storage: StorageSettings = StorageSettings()
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node is told."""
+
+    cluster_id: str
+    node_id: int
+    data: Path
+    listen: str
+    advertise: str
+    metrics: str
+    peers: dict[int, str]
+    tls: Credentials | None
+    raft: RaftSettings = RaftSettings()
+    limits: Bounds = Bounds()
+    storage: StorageSettings = StorageSettings()
+
+
+def load_config(path: Path, changes: Mapping[str, Any] | None = None) -> NodeConfig:
+    """Return the configuration in a file; `changes` are top-level keys that count instead.
+
+    Raises:
+        NotFoundError: there is no such file.
+        UsageError: it is not TOML, or a value is wrong; the text says which.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        message = f"there is no configuration {path}; `latewood cluster init` writes one"
+        raise NotFoundError(message) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    try:
+        found = msgspec.convert(table | dict(changes or {}), _File)
+        return _checked(found, path.parent)
+    except (msgspec.ValidationError, UsageError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _checked(found: _File, directory: Path) -> NodeConfig:
+    check_name(found.cluster_id, "cluster")
+    if not 0 < found.node_id < 1 << 63:
+        message = f"node_id is a number from 1 on, not {found.node_id}"
+        raise UsageError(message)
+    if not all(key.isascii() and key.isdigit() for key in found.peers):
+        raise UsageError("the keys in [peers] are ids of nodes")
+    host, _ = split_address(found.listen)
+    advertise = found.advertise or found.listen
+    for address in [advertise, *found.peers.values(), *([found.metrics] if found.metrics else [])]:
+        split_address(address)
+    tls = found.tls
+    if tls is None:
+        check_loopback(host)
+    credentials = (
+        Credentials(directory / tls.authority, directory / tls.certificate, directory / tls.key) if tls else None
+    )
+    _check_bounds(found)
+    return NodeConfig(
+        cluster_id=found.cluster_id,
+        node_id=found.node_id,
+        data=directory / found.data,
+        listen=found.listen,
+        advertise=advertise,
+        metrics=found.metrics,
+        peers={int(key): address for key, address in found.peers.items()},
+        tls=credentials,
+        raft=found.raft,
+        limits=found.limits,
+        storage=found.storage,
+    )
+
+
+def _check_bounds(found: _File) -> None:
+    least = {"tick_ms": 5, "election_ticks": 3, "snapshot_bytes": 1 << 16, "partition_segment_bytes": 1 << 16}
+    for table in (found.raft, found.limits, found.storage):
+        for name in table.__struct_fields__:
+            value, low = getattr(table, name), least.get(name, 0 if name == "priority" else 1)
+            if value < low:
+                message = f"{name} is at least {low}, not {value}"
+                raise UsageError(message)
+    if 2 * found.limits.payload_bytes_max > found.storage.partition_segment_bytes:
+        message = (
+            f"payload_bytes_max is at most half of partition_segment_bytes, {found.storage.partition_segment_bytes:,}; "
+            f"not {found.limits.payload_bytes_max:,}"
+        )
+        raise UsageError(message)

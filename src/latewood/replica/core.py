@@ -1,0 +1,348 @@
+"""One life of a node's engine: from recovery to a stop, or to the installation of a snapshot.
+
+The event loop's thread owns the engine, and mostly the partitions too.  What would keep it for long, such as making a
+partition or taking a snapshot, is done by a thread that the partitions are *lent* to; meanwhile committed entries and
+new requests wait, and Raft goes on.
+
+A node leads for its clients once it has routed an entry of its own term: then everything that was in its log before is
+in its partitions, answers included, and numbers go on behind that.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from latewood.clock import Clock
+from latewood.errors import ClosedError, DiskFull, UnavailableError
+from latewood.replica.barrier import Barriers
+from latewood.replica.driver import EngineLoop
+from latewood.replica.engine import Entry, Message, ReadState, Role, Snapshot
+from latewood.replica.guard import GuardedStore
+from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
+from latewood.replica.read_points import ReadPoints
+from latewood.replica.recovery import RecoveredNode, close_node, following_indices
+from latewood.replica.replies import NotLeader, Refused
+from latewood.replica.slow import births, slow_count
+from latewood.replica.surroundings import Surroundings
+from latewood.replica.writing import Answering, Pending, Writer, WriteRequest
+
+_FULL_RETRY_S: Final = 1.0
+"""With a full disk, committed entries are tried again so often."""
+
+_logger = logging.getLogger(__name__)
+
+
+class Core:
+    """The engine, the parent log and the partitions of one node, at work.  Owned by the event loop's thread."""
+
+    def __init__(
+        self,
+        node_id: int,
+        node: RecoveredNode,
+        around: Surroundings,
+        clock: Clock,
+        options: RaftOptions,
+        payload_bytes_max: int,
+    ) -> None:
+        self.node_id, self.node, self._around = node_id, node, around
+        self.store, self.machine = node.store, node.machine
+        self.parts = node.machine.parts
+        loop = asyncio.get_running_loop()
+        self._loop = loop
+        self.guard = GuardedStore(node.store, lambda: loop.call_soon_threadsafe(around.on_installed))
+        recovered = node.store.recover(node.applied)
+        self.engine = RaftRsEngine(node_id, recovered, options)
+        self.raft: EngineLoop[Pending] = EngineLoop(self.engine, self.guard, recovered, self)
+        self.writer = Writer(self.machine, clock, self.raft.propose, payload_bytes_max)
+        self.barriers = Barriers(self.parts.watermarks.applied_through, clock, routed=self.parts.watermarks.routed)
+        self.parent_bytes = 0
+        """Of entries that were handed on since the last snapshot was begun."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="latewood-partitions")
+        self._is_lent = False
+        self.is_closed = False
+        """Whether it has ended; looked at by the thread that has the partitions, too."""
+        self._handed: deque[Sequence[Entry]] = deque()
+        self._requests: deque[Callable[[], None]] = deque()
+        self._leading_term = 0
+        self._reads = ReadPoints(lambda context: self.raft.act(lambda: self.engine.read_index(context)))
+        self._routed: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    # -- figures ------------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        """Who leads, as far as we know; 0: nobody."""
+        return self.raft.driver.leader
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether requests are taken."""
+        driver = self.raft.driver
+        return driver.role == Role.LEADER and self._leading_term == driver.term and self.raft.failure is None
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a thread has the partitions at this moment: nobody else may look at them."""
+        return self._is_lent
+
+    @property
+    def is_lent(self) -> bool:
+        """Whether a thread has the partitions, or is to have them next."""
+        return self._is_lent or bool(self._handed)
+
+    def not_leader(self) -> NotLeader:
+        """Return who should be asked instead."""
+        leader = self.leader if self.leader != self.node_id else 0
+        return NotLeader(0, leader, self._around.leader_address(leader) if leader else "")
+
+    # -- from the node ------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Let one unit of time pass."""
+        self.raft.tick()
+        self._look_at_role()
+
+    def append(self, request: WriteRequest, answering: Answering) -> None:
+        """Append records to a partition; `answering` hears of the end, now or later."""
+        if not self.is_leading:
+            answering(self.not_leader())
+        elif self.is_lent:
+            self._requests.append(lambda: self.append(request, answering))
+        else:
+            self.writer.append(request, answering)
+
+    def tear_down(self, partition: int, answering: Answering) -> None:
+        """Remove a partition."""
+        if not self.is_leading:
+            answering(self.not_leader())
+        elif self.is_lent:
+            self._requests.append(lambda: self.tear_down(partition, answering))
+        else:
+            self.writer.tear_down(partition, answering)
+
+    async def read_point(self, timeout_s: float) -> None:
+        """Return when a read sees everything that was acknowledged before the call.
+
+        Raises:
+            UnavailableError: we do not lead, or nobody confirmed in time that we do.
+        """
+        if not self.is_leading:
+            raise UnavailableError("this node does not lead")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.routed(await self._reads.index())
+        except TimeoutError:
+            raise UnavailableError("no majority has confirmed in time that this node leads") from None
+
+    async def routed(self, index: int) -> None:
+        """Return when everything up to a global index has come to its partition here."""
+        if self.parts.watermarks.routed < index:
+            future = self._loop.create_future()
+            heapq.heappush(self._routed, (index, id(future), future))
+            await future
+
+    async def ours(self) -> None:
+        """Return when the partitions are the event loop's own, though perhaps not all entries are routed."""
+        while self._is_lent and not self.is_closed:
+            future: asyncio.Future[None] = self._loop.create_future()
+            self._requests.append(lambda done=future: None if done.done() else done.set_result(None))  # type: ignore[misc]
+            await future
+
+    async def lend(self, work: Callable[[], None]) -> None:
+        """Have a thread work with the partitions; committed entries and requests wait meanwhile.
+
+        Raises:
+            ClosedError: the core was closed.
+        """
+        await self.ours()
+        if self.is_closed:
+            raise ClosedError("the node has stopped")
+        self._is_lent = True
+        try:
+            await self._loop.run_in_executor(self._thread, work)
+        finally:
+            self._is_lent = False
+            self._go_on()
+
+    def fail(self, error: BaseException) -> None:
+        """Stop, because of what happened beside the engine."""
+        self.raft.act(lambda: _raise(error))
+
+    def collect(self) -> None:
+        """Learn what the machines have done."""
+        if self._is_lent or self.is_closed:
+            return
+        moved = {event.partition_id for event in self.machine.collect()}
+        for partition_id in moved:
+            self.barriers.applied(partition_id)
+        if moved:
+            self._around.on_applied(list(moved))
+
+    async def close(self) -> None:
+        """Stop, and release everything.
+
+        A thread that has the partitions may wait for the event loop, so the event loop must not wait for it.
+        """
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.raft.close()
+        self._reads.fail("the node stops")
+        self._run_requests()
+        for _, _, future in self._routed:
+            future.cancel()
+        await self._loop.run_in_executor(None, self._release)
+
+    def _release(self) -> None:
+        self._thread.shutdown()
+        close_node(self.node)
+
+    # -- from the engine ----------------------------------------------------------------------------------
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages."""
+        self._around.send(messages)
+
+    def hand_on(self, entries: Sequence[Entry]) -> None:
+        """Take committed entries to their partitions, or have them wait."""
+        self.parent_bytes += sum(len(entry.data) for entry in entries)
+        self._handed.append(entries)
+        if not self._is_lent:
+            self._route()
+
+    def on_reads(self, reads: Sequence[ReadState]) -> None:
+        """Take the answers to `read_index`."""
+        self._reads.answered(reads)
+
+    def on_settled(self, done: list[tuple[Pending, int]], lost: list[Pending]) -> None:
+        """Answer requests."""
+        self.writer.settle(done, lost, routed=not self.is_lent)
+
+    def on_refused(self, tokens: list[Pending]) -> None:
+        """Refuse requests that the engine did not take."""
+        if self.raft.driver.role == Role.LEADER:
+            reason = "too much waits for a majority, or the leader hands over; try again"
+            self.writer.refuse(tokens, Refused(0, "overloaded", reason, retryable=True))
+        else:
+            self.writer.refuse(tokens, self.not_leader())
+
+    def on_failure(self, error: BaseException) -> None:
+        """Take note that the engine has stopped."""
+        self._around.on_failure(error)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _route(self) -> None:
+        """Take what was handed on to the partitions; if one is made, removed or rolls, a thread does it."""
+        while self._handed and not self._is_lent and not self.is_closed:
+            entries = self._handed[0]
+            if (count := slow_count(entries, self._room)) is not None:
+                self._route_slowly(entries[:count])
+                return
+            try:
+                self.machine.commit(entries, self.store.durable_index)
+            except DiskFull as error:
+                self._wait_for_room(error)
+                return
+            self._handed.popleft()
+            self._after_routing()
+        self._look_at_role()
+
+    def _room(self, partition_id: int) -> int | None:
+        partition = self.parts.roster.get(partition_id)
+        return None if partition is None else partition.room_bytes
+
+    def _route_slowly(self, entries: Sequence[Entry]) -> None:
+        self._is_lent = True
+
+        def work() -> None:
+            self.machine.prepare(births(entries))
+            self.machine.commit(entries, self.store.durable_index)
+
+        future = self._loop.run_in_executor(self._thread, work)
+        future.add_done_callback(partial(self._routed_slowly, len(entries)))
+
+    def _routed_slowly(self, count: int, done: "asyncio.Future[None]") -> None:
+        self._is_lent = False
+        if self.is_closed:
+            return
+        error = done.exception()
+        if isinstance(error, DiskFull):
+            self.raft.act(lambda: self._wait_for_room(error))
+        elif error is not None:
+            self.fail(error)
+        else:
+            rest = self._handed.popleft()[count:]
+            if rest:
+                self._handed.appendleft(rest)
+            self._after_routing()
+            self._run_requests()  # Those that only look have their turn, however much is left to route.
+            self._loop.call_soon(self._go_on)
+
+    def _wait_for_room(self, error: DiskFull) -> None:
+        """Try again later; but a leader that cannot route answers nobody, so it ends, and others elect another.
+
+        Raises:
+            DiskFull: we lead.
+        """
+        if self.raft.driver.role == Role.LEADER:
+            raise error
+        _logger.warning("committed entries wait for room on the disk: %s", error)
+        self._is_lent = True
+
+        def again() -> None:
+            self._is_lent = False
+            self._go_on()
+
+        self._loop.call_later(_FULL_RETRY_S, again)
+
+    def _go_on(self) -> None:
+        """Do what has waited while the partitions were lent."""
+        if self.is_closed:
+            return
+        self.raft.act(self._route)
+        if not self.is_lent:
+            self.writer.forget_settled()
+            self.collect()
+            self._run_requests()
+
+    def _run_requests(self) -> None:
+        requests, self._requests = self._requests, deque()
+        for request in requests:
+            request()
+
+    def _after_routing(self) -> None:
+        routed = self.parts.watermarks.routed
+        self.barriers.routed(routed)
+        while self._routed and self._routed[0][0] <= routed:
+            future = heapq.heappop(self._routed)[2]
+            if not future.done():
+                future.set_result(None)
+        self.collect()
+
+    def _look_at_role(self) -> None:
+        """Begin to lead, or stop, as the engine says."""
+        driver = self.raft.driver
+        if self._leading_term and (driver.role != Role.LEADER or driver.term != self._leading_term):
+            self._leading_term = 0
+            self._reads.fail("this node leads no more")
+            self.writer.lose(self.raft.proposals.give_up())
+        if driver.role == Role.LEADER and not self._leading_term and not self.is_lent:
+            routed = self.parts.watermarks.routed
+            if routed >= self.store.first_index and self.store.term(routed) == driver.term:
+                self.parts.dispatcher.lead(following_indices(self.store, self.machine))
+                self._leading_term = driver.term
+                _logger.info("node %d leads in term %d", self.node_id, driver.term)
+
+    def use_snapshot(self, snapshot: Snapshot) -> None:
+        """Have the engine send this one to nodes that are too far behind."""
+        self.raft.act(lambda: self.engine.set_snapshot(snapshot))
+
+
+def _raise(error: BaseException) -> None:
+    raise error

@@ -1,0 +1,319 @@
+"""Admission: what a partition, and all of them together, may have in hand.  Pure: time is handed in.
+
+Asked before an entry goes to Raft, because afterwards it cannot be refused any more: a committed entry is applied, late
+or not.  The backlog of a partition begins at admission and shrinks when an entry is *applied*, never earlier.  After
+the commit a second guard decides whether an entry is queued in memory or read back from the partition's log later.
+
+A refusal is retryable and names the partition and the limit.  An empty backlog always takes one request, however large,
+or it could never be done.
+
+Invariants: the entries of a backlog are neighbours; the sums over all partitions are the whole's.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from latewood.errors import Overloaded
+from latewood.format.entry import Action, Command
+from latewood.limits import MiB
+
+_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What may be in hand.  None: no bound."""
+
+    ops_max: int | None = 4_096
+    """Entries that were admitted and are not applied."""
+
+    bytes_max: int | None = 64 * MiB
+    """Their payloads."""
+
+    age_max_ms: int | None = 30_000
+    """How long the oldest of them may have waited."""
+
+    lag_max: int | None = None
+    """Entries that are committed and not applied; beyond, the partition is throttled until it is at half of that."""
+
+
+WHOLE: Final = Limits(ops_max=65_536, bytes_max=512 * MiB, age_max_ms=None)
+"""The default for all partitions together: a stalled one does not stop the others by its age."""
+
+
+class Load(NamedTuple):
+    """What is in hand."""
+
+    ops: int = 0
+    bytes: int = 0
+    oldest_ns: int | None = None
+    lag: int = 0
+
+
+class Signal(NamedTuple):
+    """A caller's own measure; above its bound nothing is admitted."""
+
+    name: str
+    value: int
+    bound: int
+
+
+SignalSource = Callable[[int], Iterable[Signal]]
+"""Returns the signals of a partition."""
+
+
+def refusal(
+    partition_id: int | None, load: Load, adds: Load, limits: Limits, now_ns: int, signals: Iterable[Signal] = ()
+) -> Overloaded | None:
+    """Return why `adds` may not come on top of `load`, or None if it may."""
+    age_ms = 0 if load.oldest_ns is None else max(0, now_ns - load.oldest_ns) // _MS
+    measures = [
+        Signal("queued operations", load.ops + adds.ops if load.ops else 0, _bound(limits.ops_max)),
+        Signal("queued bytes", load.bytes + adds.bytes if load.ops else 0, _bound(limits.bytes_max)),
+        Signal("age of the oldest entry in ms", age_ms, _bound(limits.age_max_ms)),
+        Signal("lag", load.lag, _bound(limits.lag_max)),
+        *signals,
+    ]
+    for name, value, bound in measures:
+        if value > bound:
+            return Overloaded(partition_id, name, value, bound)
+    return None
+
+
+def chunks(sizes: Sequence[int], ops_max: int, bytes_max: int) -> Iterator[range]:
+    """Cut a request into ranges of neighbours, each within both bounds or a single entry.
+
+    They are proposed one after another, so that others come in between.
+    """
+    start, taken = 0, 0
+    for at, size in enumerate(sizes):
+        if at > start and (at - start >= ops_max or taken + size > bytes_max):
+            yield range(start, at)
+            start, taken = at, 0
+        taken += size
+    if start < len(sizes):
+        yield range(start, len(sizes))
+
+
+class Following(NamedTuple):
+    """What a new leader goes on from."""
+
+    indices: Mapping[int, int]
+    """The next index of each partition, behind the whole log."""
+
+    ending: frozenset[int] = frozenset()
+    """Partitions whose teardown is in the log and has not reached them; their index is that of their next life."""
+
+
+def next_indices(placed: Mapping[int, int], tail: Iterable[Command]) -> Following:
+    """Return what a new leader goes on from.
+
+    `placed` is the highest index that each partition has.  `tail` are the commands of the parent log that the
+    partitions have not got yet, *uncommitted ones included*: they may still be committed, and two entries must never
+    share an index.
+    """
+    following = {partition_id: index + 1 for partition_id, index in placed.items()}
+    ending: set[int] = set()
+    for command in tail:
+        if command.action == Action.TEAR_DOWN:
+            following[command.partition_id] = 1
+            ending.add(command.partition_id)
+        else:
+            known = following.get(command.partition_id, 1)
+            following[command.partition_id] = max(known, command.partition_log_index + 1)
+    return Following(following, frozenset(ending))
+
+
+@dataclass(slots=True)
+class _Backlog:
+    entries: deque[tuple[int, int, int]] = field(default_factory=deque)
+    """(index, bytes, since when), oldest first."""
+    bytes: int = 0
+    next_index: int = 1
+    next_life: int | None = None
+    """The next index once the partition was torn down, if that is under way: until then nothing is admitted."""
+    committed: int = 0
+    applied: int = 0
+    is_throttled: bool = False
+    is_frozen: bool = False
+
+    @property
+    def load(self) -> Load:
+        oldest_ns = self.entries[0][2] if self.entries else None
+        return Load(len(self.entries), self.bytes, oldest_ns, max(0, self.committed - self.applied))
+
+
+class Dispatcher:
+    """The backlogs of one node.  Owned by one thread."""
+
+    def __init__(
+        self, limits: Limits | None = None, whole: Limits | None = None, signals: SignalSource | None = None
+    ) -> None:
+        self._limits, self._whole = limits or Limits(), whole or WHOLE
+        self._signals: SignalSource = signals or (lambda _: ())
+        self._partitions: dict[int, _Backlog] = {}
+        self._ops = self._bytes = 0
+        self._heads: list[tuple[int, int, int]] = []
+        """(since when, partition, index) of what is or was the oldest of its partition."""
+
+    # -- before Raft --------------------------------------------------------------------------------------
+
+    def admit(self, partition_id: int, sizes: Sequence[int], now_ns: int) -> range:
+        """Reserve the next indices of a partition for payloads of these sizes.
+
+        Raises:
+            Overloaded: a limit would be passed; nothing was reserved.
+        """
+        backlog = self._partitions.get(partition_id) or _Backlog()
+        adds = Load(len(sizes), sum(sizes))
+        refused = (
+            self._flagged(partition_id, backlog)
+            or refusal(partition_id, backlog.load, adds, self._limits, now_ns, self._signals(partition_id))
+            or refusal(None, self.whole(), adds, self._whole, now_ns)
+        )
+        if refused:
+            raise refused
+        self._partitions[partition_id] = backlog
+        first = backlog.next_index
+        for index, size in enumerate(sizes, first):
+            self._add(partition_id, backlog, index, size, now_ns)
+        return range(first, first + len(sizes))
+
+    def withdraw(self, partition_id: int, index: int) -> None:
+        """Give indices from `index` on back: what they were reserved for never reached Raft."""
+        backlog = self._partitions.get(partition_id)
+        if backlog is None:  # It was torn down meanwhile.
+            return
+        while backlog.entries and backlog.entries[-1][0] >= index:
+            self._drop(backlog, backlog.entries.pop())
+        backlog.next_index = min(backlog.next_index, max(index, backlog.committed + 1))
+
+    def end(self, partition_id: int) -> None:
+        """Admit nothing for a partition until its teardown, which is being proposed, is committed.
+
+        An entry behind the teardown belongs to the partition's next life, whose indices begin at 1.
+        """
+        self._partitions.setdefault(partition_id, _Backlog()).next_life = 1
+
+    def lead(self, following: Following) -> None:
+        """Begin a term as leader: the next index of each partition is that of `next_indices`.
+
+        What was admitted in an earlier term and is not in the log is gone.
+        """
+        for partition_id, backlog in self._partitions.items():
+            backlog.next_life = None
+            last = backlog.committed if partition_id in following.ending else following.indices.get(partition_id, 1) - 1
+            self.withdraw(partition_id, max(last, backlog.committed) + 1)
+        for partition_id, index in following.indices.items():
+            backlog = self._partitions.setdefault(partition_id, _Backlog())
+            if partition_id in following.ending:
+                backlog.next_life = index
+            else:
+                backlog.next_index = index
+
+    # -- after the commit ---------------------------------------------------------------------------------
+
+    def record_committed(self, partition_id: int, sizes: Sequence[tuple[int, int]], now_ns: int) -> None:
+        """Note entries that were committed, each (index, bytes), whoever admitted them."""
+        backlog = self._partitions.get(partition_id) or self._partitions.setdefault(partition_id, _Backlog())
+        known = backlog.entries[-1][0] if backlog.entries else max(backlog.applied, backlog.next_index - 1)
+        for index, size in sizes:
+            if index > known:
+                self._add(partition_id, backlog, index, size, now_ns)
+        backlog.committed = max(backlog.committed, sizes[-1][0])
+        self._judge(backlog)
+
+    def record_applied(self, partition_id: int, index: int) -> None:
+        """Note that a partition has applied everything up to `index`: only this shrinks its backlog."""
+        backlog = self._partitions.get(partition_id) or self._partitions.setdefault(partition_id, _Backlog())
+        while backlog.entries and backlog.entries[0][0] <= index:
+            self._drop(backlog, backlog.entries.popleft())
+        backlog.applied = max(backlog.applied, index)
+        backlog.committed = max(backlog.committed, index)
+        backlog.next_index = max(backlog.next_index, index + 1)
+        if backlog.entries:
+            heapq.heappush(self._heads, (backlog.entries[0][2], partition_id, backlog.entries[0][0]))
+        self._judge(backlog)
+
+    def may_queue(self, queued: Load, adds: Load) -> bool:
+        """Say whether committed entries may be held in memory until they are applied.
+
+        If not, the partition's log holds them, and they are read back when their turn comes.
+        """
+        ops, size = queued.ops + adds.ops, queued.bytes + adds.bytes
+        return ops <= _bound(self._limits.ops_max) and size <= _bound(self._limits.bytes_max)
+
+    def freeze(self, partition_id: int, *, frozen: bool) -> None:
+        """Refuse everything for a partition, or no more: its worker stalls, or an operator says so."""
+        self._partitions.setdefault(partition_id, _Backlog()).is_frozen = frozen
+
+    def forget(self, partition_id: int) -> None:
+        """Forget a partition that was torn down; what is in the log behind the teardown keeps its indices."""
+        backlog = self._partitions.pop(partition_id, None)
+        for entry in backlog.entries if backlog else ():
+            self._ops, self._bytes = self._ops - 1, self._bytes - entry[1]
+        if backlog and backlog.next_life is not None:
+            self._partitions[partition_id] = _Backlog(next_index=backlog.next_life)
+
+    # -- figures ------------------------------------------------------------------------------------------
+
+    def load(self, partition_id: int) -> Load:
+        """Return what a partition has in hand."""
+        backlog = self._partitions.get(partition_id)
+        return backlog.load if backlog else Load()
+
+    def whole(self) -> Load:
+        """Return what all partitions have in hand."""
+        while self._heads and not self._is_head(*self._heads[0]):
+            heapq.heappop(self._heads)
+        return Load(self._ops, self._bytes, self._heads[0][0] if self._heads else None)
+
+    def next_index(self, partition_id: int) -> int:
+        """Return the index that the next entry of a partition will have."""
+        return self._partitions[partition_id].next_index if partition_id in self._partitions else 1
+
+    def is_throttled(self, partition_id: int) -> bool:
+        """Say whether a partition lags too much to be given more."""
+        return partition_id in self._partitions and self._partitions[partition_id].is_throttled
+
+    def is_frozen(self, partition_id: int) -> bool:
+        """Say whether a partition takes nothing at all."""
+        return partition_id in self._partitions and self._partitions[partition_id].is_frozen
+
+    def _flagged(self, partition_id: int, backlog: _Backlog) -> Overloaded | None:
+        if backlog.next_life is not None:
+            return Overloaded(partition_id, "teardowns under way", 1, 0)
+        if backlog.is_frozen:
+            return Overloaded(partition_id, "frozen", 1, 0)
+        if backlog.is_throttled:
+            return Overloaded(partition_id, "lag", backlog.load.lag, _bound(self._limits.lag_max) // 2)
+        return None
+
+    def _judge(self, backlog: _Backlog) -> None:
+        """Throttle a partition that lags too much, until it is at half of that."""
+        if self._limits.lag_max is not None:
+            bound = self._limits.lag_max // 2 if backlog.is_throttled else self._limits.lag_max
+            backlog.is_throttled = backlog.load.lag > bound
+
+    def _add(self, partition_id: int, backlog: _Backlog, index: int, size: int, now_ns: int) -> None:
+        if not backlog.entries:
+            heapq.heappush(self._heads, (now_ns, partition_id, index))
+        backlog.entries.append((index, size, now_ns))
+        backlog.bytes += size
+        backlog.next_index = max(backlog.next_index, index + 1)
+        self._ops, self._bytes = self._ops + 1, self._bytes + size
+
+    def _drop(self, backlog: _Backlog, entry: tuple[int, int, int]) -> None:
+        backlog.bytes -= entry[1]
+        self._ops, self._bytes = self._ops - 1, self._bytes - entry[1]
+
+    def _is_head(self, since_ns: int, partition_id: int, index: int) -> bool:
+        backlog = self._partitions.get(partition_id)
+        return bool(backlog and backlog.entries and backlog.entries[0][::2] == (index, since_ns))
+
+
+def _bound(limit: int | None) -> int:
+    return (1 << 62) if limit is None else limit

@@ -1,0 +1,384 @@
+"""The order in which an engine's wishes are carried out: send, write, sync, send what was held back, hand on.
+
+`Driver` is the part that every shell shares, the one with threads and the simulated one: it sends and hands on, and
+gives out `Write`s, which `perform` carries out on the thread that owns the store.  It waits for nothing.
+`EngineLoop` is the shell with threads.
+
+Invariant: held-back messages leave in the order of their writes, and each after its own and all earlier writes are
+durable, even those of a ready that has nothing to write.   Order of writes: docs/adr/0021-raft-engine.md
+"""
+
+import logging
+from asyncio import Future, get_running_loop
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from latewood.errors import ClosedError, UsageError
+from latewood.replica.engine import (
+    NO_NODE,
+    ConfState,
+    Engine,
+    Entry,
+    EntryKind,
+    Fetch,
+    HardState,
+    LogStore,
+    Message,
+    ReadState,
+    Recovered,
+    Role,
+    Snapshot,
+)
+
+_Token = TypeVar("_Token")
+_T = TypeVar("_T")
+_logger = logging.getLogger(__name__)
+
+
+class Write(NamedTuple):
+    """What one ready wants durable, and the messages that wait for it."""
+
+    number: int
+    snapshot: Snapshot | None
+    entries: list[Entry]
+    hard_state: HardState | None
+    confs: list[tuple[int, ConfState]]
+    must_sync: bool
+    messages: list[Message]
+
+    @property
+    def is_lazy(self) -> bool:
+        """Whether it only tells of a commit, which may be forgotten: whoever leads will tell it again."""
+        return not (self.entries or self.confs or self.snapshot or self.must_sync or self.messages)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the store has nothing to do for it."""
+        return not (self.entries or self.confs or self.hard_state or self.snapshot)
+
+
+def perform(store: LogStore, writes: Iterable[Write]) -> None:
+    """Carry writes out, in order, with one sync for all of them.  On the store's thread."""
+    must_sync = False
+    for write in writes:
+        if write.snapshot:
+            store.install(write.snapshot)
+        if write.entries:
+            store.append(write.entries)
+        if write.hard_state:
+            store.set_hard_state(write.hard_state)
+        for index, conf in write.confs:
+            store.set_conf(index, conf)
+        must_sync = must_sync or write.must_sync
+    if must_sync:
+        store.sync()
+
+
+class Driver:
+    """Drives one engine.  Owned by the engine's thread.
+
+    `send` takes messages, `hand_on` committed entries of ours, `on_reads` the answers to `read_index`.  None of them
+    may call the driver back.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        recovered: Recovered,
+        send: Callable[[Sequence[Message]], None],
+        hand_on: Callable[[Sequence[Entry]], None],
+        on_reads: Callable[[Sequence[ReadState]], None],
+    ) -> None:
+        self.engine = engine
+        self.role, self.leader, self.term = int(Role.FOLLOWER), NO_NODE, recovered.hard_state.term
+        self.conf, self.conf_index = recovered.conf, recovered.conf_index
+        self._send, self._hand_on, self._on_reads = send, hand_on, on_reads
+        self._writing: deque[Write] = deque()
+        self._unwritten: HardState | None = None
+        """How far is committed: written with what comes next, for a write of its own would hold that up."""
+
+    def turn(self) -> list[Write]:
+        """Do all that can be done at once, and return what is to be written, in this order."""
+        writes: list[Write] = []
+        while self.engine.has_ready():
+            write = self._take()
+            if (write.is_lazy or write.is_empty) and not self._writing:
+                self._unwritten = write.hard_state or self._unwritten
+                self._finish(write)
+            else:
+                if self._unwritten and not write.hard_state and not write.snapshot:
+                    write = write._replace(hard_state=self._unwritten)
+                self._unwritten = None
+                self._writing.append(write)
+                writes.append(write)
+        return writes
+
+    def written(self, count: int) -> None:
+        """Say that the next `count` writes are durable; call `turn` again after this."""
+        for _ in range(count):
+            self._finish(self._writing.popleft())
+
+    def fetches(self) -> list[Fetch]:
+        """Take the requests for old entries: read them from the store, then call `engine.on_fetched`."""
+        return self.engine.fetches()
+
+    def _take(self) -> Write:
+        ready = self.engine.ready()
+        self.role, self.leader = ready.role, ready.leader
+        if ready.hard_state:
+            self.term = ready.hard_state.term
+        if ready.messages:
+            self._send(ready.messages)
+        if ready.read_states:
+            self._on_reads(ready.read_states)
+        if ready.snapshot:
+            self.conf_index, self.conf = ready.snapshot.index, ready.snapshot.conf
+        confs = self._commit(ready.committed) if ready.committed else []
+        return Write(
+            ready.number,
+            ready.snapshot,
+            ready.entries,
+            ready.hard_state,
+            confs,
+            ready.must_sync,
+            ready.persisted_messages,
+        )
+
+    def _finish(self, write: Write) -> None:
+        self.engine.on_persisted(write.number)
+        if write.snapshot:
+            self.engine.on_applied(write.snapshot.index)
+        if write.messages:
+            self._send(write.messages)
+
+    def _commit(self, committed: list[Entry]) -> list[tuple[int, ConfState]]:
+        # A change that took effect before a restart, and was stored, is committed again: it is not applied again.
+        changes = [entry for entry in committed if entry.kind != EntryKind.NORMAL and entry.index > self.conf_index]
+        confs = [(entry.index, self.engine.apply_change(entry)) for entry in changes]
+        if confs:
+            self.conf_index, self.conf = confs[-1]
+        self._hand_on(committed)
+        self.engine.on_applied(committed[-1].index)
+        return confs
+
+
+class Proposals(Generic[_Token]):
+    """Who waits for which entry.  Pure.
+
+    An entry is known by index *and* term: another leader may have put another entry at the same index.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, int, _Token]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, index: int, term: int, tokens: Iterable[_Token]) -> list[_Token]:
+        """Remember who waits for entries from `index` on, proposed in `term`; return whose entries these replace."""
+        lost: list[_Token] = []
+        while self._waiting and self._waiting[-1][0] >= index:
+            lost.append(self._waiting.pop()[2])
+        self._waiting.extend((index + place, term, token) for place, token in enumerate(tokens))
+        return lost[::-1]
+
+    def give_up(self) -> list[_Token]:
+        """Return whoever waits, and forget them: nobody will know any more what became of their entries."""
+        lost = [token for _, _, token in self._waiting]
+        self._waiting.clear()
+        return lost
+
+    def settle(self, committed: Sequence[Entry]) -> tuple[list[tuple[_Token, int]], list[_Token]]:
+        """Return who waited for these entries, with the index, and who waited for others at their indices."""
+        done: list[tuple[_Token, int]] = []
+        lost: list[_Token] = []
+        for entry in committed:
+            while self._waiting and self._waiting[0][0] <= entry.index:
+                index, term, token = self._waiting.popleft()
+                if (index, term) == (entry.index, entry.term):
+                    done.append((token, index))
+                else:
+                    lost.append(token)
+        return done, lost
+
+
+class Host(Protocol[_Token]):
+    """What surrounds an engine that runs by itself.  Called on the event loop; none of these may call back."""
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages, or lose them: never wait."""
+        ...
+
+    def hand_on(self, entries: Sequence[Entry]) -> None:
+        """Take committed entries, in order."""
+        ...
+
+    def on_reads(self, reads: Sequence[ReadState]) -> None:
+        """Take the answers to `read_index`."""
+        ...
+
+    def on_settled(self, done: list[tuple[_Token, int]], lost: list[_Token]) -> None:
+        """Take note of entries that are committed, and of those of which nobody knows what became."""
+        ...
+
+    def on_refused(self, tokens: list[_Token]) -> None:
+        """Take note of entries that were not taken: we do not lead, or too much waits."""
+        ...
+
+    def on_failure(self, error: BaseException) -> None:
+        """Take note that the node has stopped, and why."""
+        ...
+
+
+class EngineLoop(Generic[_Token]):
+    """An engine that runs by itself: the event loop's thread owns it, and one more thread owns the store.
+
+    What is proposed or received during one turn of the event loop goes to the engine as one batch; what is to be
+    written while the disk is busy is written with one sync.
+    """
+
+    def __init__(self, engine: Engine, store: LogStore, recovered: Recovered, host: Host[_Token]) -> None:
+        self.engine, self.driver = (
+            engine,
+            Driver(engine, recovered=recovered, send=host.send, hand_on=self._hand_on, on_reads=host.on_reads),
+        )
+        self.proposals: Proposals[_Token] = Proposals()
+        self._store, self._host = store, host
+        self._loop = get_running_loop()
+        self._storage = ThreadPoolExecutor(1, thread_name_prefix="latewood-parent-log")
+        self._reading = ThreadPoolExecutor(1, thread_name_prefix="latewood-parent-read")
+        self._queue: list[Write] = []
+        self._actions: list[Callable[[], None]] = []
+        self._is_writing = self._is_woken = False
+        self._data: list[bytes] = []
+        self._tokens: list[_Token] = []
+        self._received: dict[int, list[bytes]] = {}
+        self.failure: BaseException | None = None
+
+    def tick(self) -> None:
+        """Let one unit of time pass."""
+        self._do(self.engine.tick)
+
+    def step(self, sender: int, messages: Sequence[bytes]) -> None:
+        """Take in messages of one node, with the next turn."""
+        self._received.setdefault(sender, []).extend(messages)
+        self.wake()
+
+    def propose(self, data: bytes, token: _Token) -> None:
+        """Propose an entry, with the next turn; the host hears of its end by `token`."""
+        self._data.append(data)
+        self._tokens.append(token)
+        self.wake()
+
+    def act(self, action: Callable[[], None]) -> None:
+        """Do something with the engine, and have a turn soon."""
+        self._do(action)
+
+    def on_store(self, action: Callable[[], None]) -> None:
+        """Have something done on the store's thread, such as a compaction, when nothing is being written."""
+        self._actions.append(action)
+        self.wake()
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        if not self._is_woken and self.failure is None:
+            self._is_woken = True
+            self._loop.call_soon(self._turn)
+
+    def close(self) -> None:
+        """Stop, and wait for what is being written.  The store stays open."""
+        self._stop(ClosedError("the node is closed"))
+        self._storage.shutdown()
+        self._reading.shutdown()
+
+    def _do(self, action: Callable[[], None]) -> None:
+        if self.failure is not None:
+            return
+        if self._succeeds(action):
+            self.wake()
+
+    def _succeeds(self, action: Callable[[], None]) -> bool:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - whatever it is, this engine is of no use any more
+            self._stop(error)
+            self._host.on_failure(error)
+            return False
+        return True
+
+    def _turn(self) -> None:
+        self._is_woken = False  # Before the turn: what comes in while it is taken has another one.
+        if self.failure is None:
+            self._succeeds(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._take_in()
+        self._queue += self.driver.turn()
+        for fetch in self.driver.fetches():
+            self._fetch(fetch)
+        if not self._is_writing and (self._queue or self._actions):
+            self._write()
+
+    def _take_in(self) -> None:
+        received, self._received = self._received, {}
+        for sender, messages in received.items():
+            try:
+                self.engine.step(sender, messages)
+            except UsageError as error:  # Its sender is at fault, not this engine; Raft repeats what counts.
+                _logger.warning("messages of node %d are dropped: %s", sender, error)
+        if self._data:
+            data, tokens = self._data, self._tokens
+            self._data, self._tokens = [], []
+            if index := self.engine.propose(data):
+                if lost := self.proposals.add(index, self.engine.status().term, tokens):
+                    self._host.on_settled([], lost)
+            else:
+                self._host.on_refused(tokens)
+
+    def _hand_on(self, entries: Sequence[Entry]) -> None:
+        self._host.hand_on(entries)
+        done, lost = self.proposals.settle(entries)
+        if done or lost:
+            self._host.on_settled(done, lost)
+
+    def _write(self) -> None:
+        writes, self._queue = self._queue, []
+        actions, self._actions = self._actions, []
+        self._is_writing = True
+
+        def work() -> None:
+            perform(self._store, writes)
+            for action in actions:
+                action()
+
+        self._then(self._storage, work, lambda _: self._written(len(writes)))
+
+    def _written(self, count: int) -> None:
+        self._is_writing = False
+        self.driver.written(count)
+
+    def _fetch(self, fetch: Fetch) -> None:
+        self._then(
+            self._reading,
+            lambda: self._store.read(fetch.low, fetch.high, fetch.bytes_max),
+            lambda entries: self.engine.on_fetched(fetch.token, entries),
+        )
+
+    def _then(self, thread: ThreadPoolExecutor, work: Callable[[], _T], after: Callable[[_T], None]) -> None:
+        """Do `work` on a thread, then `after` with what came of it on the event loop."""
+
+        def end(done: "Future[_T]") -> None:
+            self._do(lambda: after(done.result()))
+
+        self._loop.run_in_executor(thread, work).add_done_callback(end)
+
+    def _stop(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+            lost = [*self.proposals.give_up(), *self._tokens]
+            self._tokens = []
+            if lost:
+                self._host.on_settled([], lost)

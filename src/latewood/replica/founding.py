@@ -1,0 +1,117 @@
+"""What makes a directory a node's: it is one of a new cluster's first members, or joins one that is there.
+
+A node never founds a cluster by itself when it starts: one that lost its disk would begin at nothing, and could vote
+for others that know as little.  So `serve` refuses a directory that was not made by `cluster init`, or by `--join`.
+
+In this order: 1. the parent log begins, durably; 2. `node.json` says whose directory it is.  A crash between leaves one
+that can be made again.
+"""
+
+from typing import Final
+
+import msgspec
+
+from latewood.clock import Clock
+from latewood.errors import ConflictError, CorruptError, NotFoundError, UsageError
+from latewood.fs import FileSystem, replace_file
+from latewood.log import LogOptions
+from latewood.replica.config import NodeConfig
+from latewood.replica.engine import ConfState, HardState, Snapshot
+from latewood.replica.entry_store import SegmentedLogStore
+from latewood.replica.recovery import NodeLayout
+
+_NAME: Final = "node.json"
+_BYTES_MAX: Final = 4096
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    cluster_id: str
+    node_id: int
+
+
+def found_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
+    """Make the directory of one of a new cluster's first members: those in [peers].
+
+    Raises:
+        UsageError: the node is not among them.
+        ConflictError: the directory is a node's already.
+    """
+    if config.node_id not in config.peers:
+        message = f"node {config.node_id} is not among the first members in [peers]: {sorted(config.peers)}"
+        raise UsageError(message)
+    _check_empty(config, fs)
+    layout = NodeLayout(config.data)
+    fs.make_directory(layout.root)
+    with SegmentedLogStore.open(layout.parent, parent_options(config), fs=fs, clock=clock, background=False) as store:
+        if store.snapshot is None:
+            store.install(Snapshot(1, 1, ConfState(tuple(sorted(config.peers))), b""))
+            store.set_hard_state(HardState(1, 0, 1))
+            store.sync()
+    _own(config, fs)
+
+
+def join_node(config: NodeConfig, fs: FileSystem) -> None:
+    """Make the directory of a node that a cluster is to take in; it knows nothing until its leader tells it.
+
+    Raises:
+        ConflictError: the directory is a node's already.
+    """
+    _check_empty(config, fs)
+    fs.make_directory(config.data)
+    _own(config, fs)
+
+
+def check_owner(config: NodeConfig, fs: FileSystem) -> None:
+    """Refuse to start in a directory that is nobody's, or somebody else's.
+
+    Raises:
+        NotFoundError: it was never made a node's.
+        UsageError: it is another node's, or another cluster's.
+    """
+    found = _owner(config, fs)
+    if found is None:
+        message = (
+            f"{config.data} is no directory of a node: `latewood cluster init --config FILE` makes a first member of a "
+            f"new cluster, `latewood serve --config FILE --join` a node that `latewood cluster add` takes in"
+        )
+        raise NotFoundError(message)
+    if found != _Owner(config.cluster_id, config.node_id):
+        message = (
+            f"{config.data} is of node {found.node_id} of cluster {found.cluster_id!r}, "
+            f"not of node {config.node_id} of {config.cluster_id!r}"
+        )
+        raise UsageError(message)
+
+
+def is_node(config: NodeConfig, fs: FileSystem) -> bool:
+    """Say whether a directory is a node's."""
+    return _owner(config, fs) is not None
+
+
+def parent_options(config: NodeConfig) -> LogOptions:
+    """Return how the parent log is kept."""
+    return LogOptions(segment_bytes_max=config.storage.parent_segment_bytes)
+
+
+def _owner(config: NodeConfig, fs: FileSystem) -> _Owner | None:
+    path = config.data / _NAME
+    if not fs.exists(path):
+        return None
+    file = fs.open(path)
+    try:
+        return msgspec.json.decode(file.pread(_BYTES_MAX, 0), type=_Owner)
+    except msgspec.DecodeError as error:
+        reason = f"it does not say whose directory this is: {error}"
+        raise CorruptError(reason, path, 0) from None
+    finally:
+        file.close()
+
+
+def _check_empty(config: NodeConfig, fs: FileSystem) -> None:
+    if _owner(config, fs) is not None:
+        message = f"{config.data} is a node's already; a node that lost its data is removed, and another one added"
+        raise ConflictError(message)
+
+
+def _own(config: NodeConfig, fs: FileSystem) -> None:
+    replace_file(fs, config.data / _NAME, msgspec.json.encode(_Owner(config.cluster_id, config.node_id)) + b"\n")

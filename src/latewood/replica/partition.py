@@ -1,0 +1,181 @@
+"""One partition: a `Log` of its payloads, placed there at commit.
+
+Record `sequence` holds the entry with partition_log_index `sequence` + 1; its `ext_id` is the entry's Raft index, its
+timestamp and payload are the entry's.  So the log itself says up to which parent entry it has come, and a replay is
+verified against what is there, never appended twice.
+
+Not flushed for each entry: the parent log is durable, and keeps what this one may lose until `flush`.
+
+Threads: one places, flushes and compacts; any may read.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, Self
+
+from latewood.clock import Clock
+from latewood.errors import DataLost, Diverged
+from latewood.fs import FileSystem
+from latewood.log import Log, LogOptions
+from latewood.log.head import retire_before, room_bytes, sweep_head
+from latewood.replica.machine import PartitionEntry
+
+_READ_BYTES: Final = 1 << 20
+
+
+class PartitionLogStore:
+    """The log of one partition.  Use `open`, then `close`."""
+
+    def __init__(self, log: Log, partition_id: int, born: int) -> None:
+        """Hold the parts; `PartitionLogStore.open` is what opens one."""
+        self._log = log
+        self.partition_id, self.born = partition_id, born
+        """`born` is the Raft index of its first write: what came before was for one of the same id, torn down since."""
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        partition_id: int,
+        born: int,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        options: LogOptions | None = None,
+        background: bool = False,
+    ) -> Self:
+        """Open the log, making it if it is not there.
+
+        Raises:
+            CorruptError: something that was durable is damaged.
+        """
+        log = Log.open(path, options, fs=fs, clock=clock, background=background)
+        try:
+            sweep_head(log)
+        except BaseException:
+            log.close()
+            raise
+        return cls(log, partition_id, born)
+
+    @property
+    def path(self) -> Path:
+        """Its directory: a Latewood log."""
+        return self._log.path
+
+    @property
+    def first_index(self) -> int:
+        """The oldest entry that it holds, or would."""
+        return self._log.first_sequence + 1
+
+    @property
+    def next_index(self) -> int:
+        """The entry that comes next."""
+        return self._log.next_sequence + 1
+
+    @property
+    def flushed_index(self) -> int:
+        """Every entry up to here is durable in this log."""
+        return self._log.durable_sequence
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes of records it takes before its log rolls, which waits for the disk."""
+        return room_bytes(self._log)
+
+    def last(self) -> PartitionEntry | None:
+        """Return the newest entry; None if there is none here."""
+        return next(self.read(self.next_index - 1, self.next_index), None) if self._holds_any() else None
+
+    def place(self, entries: Sequence[PartitionEntry]) -> list[PartitionEntry]:
+        """Write what is new of committed entries, in order, and return that; written, not durable.
+
+        What is there already is compared, and left alone.
+
+        Raises:
+            Diverged: something else is there, or entries before these are missing; nothing was written.
+            DiskFull: there was no room for all of them; the same call again goes on.
+            Poisoned: a sync failed; open it again.
+        """
+        following = self.next_index
+        if len(entries) == 1 and entries[0].index == following:  # One by one costs a tenth of a batch of one.
+            entry = entries[0]
+            self._log.append(entry.payload, ext_id=entry.global_index, timestamp_ns=entry.timestamp_ns)
+            return list(entries)
+        self._verify([entry for entry in entries if entry.index < following])
+        fresh = [entry for entry in entries if entry.index >= following]
+        for expected, entry in enumerate(fresh, following):
+            if entry.index != expected:
+                raise self._diverged(f"entry {entry.index} does not follow entry {expected - 1}", expected)
+        if fresh:
+            self._log.append_many(
+                [entry.payload for entry in fresh],
+                ext_ids=[entry.global_index for entry in fresh],
+                timestamps_ns=[entry.timestamp_ns for entry in fresh],
+            )
+        return fresh
+
+    def flush(self) -> int:
+        """Make what was placed durable, and return the highest index that is.
+
+        Raises:
+            Poisoned: that failed; open it again.
+        """
+        self._log.flush()
+        return self.flushed_index
+
+    def read(self, low: int, high: int) -> Iterator[PartitionEntry]:
+        """Yield the entries from `low`, below `high`.
+
+        Raises:
+            DataLost: they were compacted.
+        """
+        for record in self._log.scan(low - 1, high - 1) if low < high else ():
+            yield PartitionEntry(
+                self.partition_id, record.sequence + 1, record.ext_id, record.timestamp_ns, record.payload
+            )
+
+    def read_some(self, low: int, count_max: int) -> list[PartitionEntry]:
+        """Return entries from `low`, at most `count_max` and about a MiB."""
+        found, size = list[PartitionEntry](), 0
+        for entry in islice(self.read(low, self.next_index), count_max):
+            found.append(entry)
+            size += len(entry.payload)
+            if size > _READ_BYTES:
+                break
+        return found
+
+    def compact(self, index: int) -> None:
+        """Drop whole segments of entries up to `index`, which are in a snapshot."""
+        retire_before(self._log, index)
+
+    def close(self) -> None:
+        """Flush and release the log."""
+        self._log.close()
+
+    def _holds_any(self) -> bool:
+        return self.next_index > self.first_index
+
+    def _verify(self, replayed: Sequence[PartitionEntry]) -> None:
+        """Compare entries that come again with what is here; those that were compacted are believed."""
+        known = [entry for entry in replayed if entry.index >= self.first_index]
+        if not known:
+            return
+        try:
+            for entry, stored in zip(known, self.read(known[0].index, known[-1].index + 1), strict=True):
+                if entry != stored:
+                    raise self._diverged(_difference(entry, stored), entry.index)
+        except (DataLost, ValueError) as error:
+            raise self._diverged("entries of the parent log are not all here", known[0].index) from error
+
+    def _diverged(self, reason: str, index: int) -> Diverged:
+        return Diverged(f"partition {self.partition_id}: {reason}", self.path, index)
+
+
+def _difference(entry: PartitionEntry, stored: PartitionEntry) -> str:
+    if entry.index != stored.index or entry.global_index != stored.global_index:
+        return (
+            f"the parent log has entry {entry.index} at {entry.global_index}, "
+            f"and here is entry {stored.index} at {stored.global_index}"
+        )
+    return f"the record of entry {entry.index} is not what the parent log says"

@@ -1,0 +1,235 @@
+"""The engine on tikv/raft-rs, through `latewood._native`.
+
+Turns the core's plain tuples into our values, and its errors into ours.  Decides nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from latewood.errors import NotFoundError, Poisoned, UsageError
+from latewood.limits import MiB
+from latewood.replica.engine import (
+    ConfState,
+    Entry,
+    Fetch,
+    HardState,
+    Message,
+    Progress,
+    ReadState,
+    Ready,
+    Recovered,
+    Snapshot,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from latewood._native import _ConfValue, _RaftCore
+
+_entry: Final = partial(tuple.__new__, Entry)  # half the price of Entry._make, and there are many
+_message: Final = partial(tuple.__new__, Message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftOptions:
+    """How the engine behaves.  Pre-vote and check-quorum are always on."""
+
+    election_ticks: int = 10
+    """Without a word of the leader for so long, a node stands for election."""
+
+    heartbeat_ticks: int = 1
+    """How often a leader says that it is there."""
+
+    election_ticks_min: int = 0
+    """The least of the random election timeout; 0: `election_ticks`."""
+
+    election_ticks_max: int = 0
+    """One more than the longest; 0: twice `election_ticks`.  One more than the least makes it fixed, for tests."""
+
+    message_bytes_max: int = 1 * MiB
+    """Entries in one message, beyond its first."""
+
+    messages_in_flight_max: int = 256
+    """Messages to one node that are not answered yet."""
+
+    uncommitted_bytes_max: int = 64 * MiB
+    """Proposals are refused while more than this waits for a quorum."""
+
+    committed_bytes_max: int = 4 * MiB
+    """Committed entries that one ready hands out, beyond the first: bounds how long applying keeps the engine."""
+
+    window_bytes_max: int = 32 * MiB
+    """Applied entries kept in memory for nodes that lag a little; the rest is fetched from the disk."""
+
+    priority: int = 0
+    """A node does not vote for one of lower priority, all else being equal."""
+
+
+class RaftRsEngine:
+    """One node's Raft.  Owned by one thread.  An `Engine`."""
+
+    def __init__(self, node: int, recovered: Recovered, options: RaftOptions | None = None) -> None:
+        """Start from what the log store recovered.
+
+        Raises:
+            UsageError: the options, or what was recovered, contradict themselves.
+            NotFoundError: the native module is not built.
+        """
+        self.node = node
+        with _OUR_ERRORS:
+            self._core = _core_class()(node, options or RaftOptions(), recovered)
+
+    def tick(self) -> None:
+        """Let one unit of time pass."""
+        with _OUR_ERRORS:
+            self._core.tick()
+
+    def step(self, sender: int, messages: Sequence[bytes]) -> None:
+        """Take in messages of one node."""
+        with _OUR_ERRORS:
+            self._core.step(sender, messages)
+
+    def propose(self, data: Sequence[bytes]) -> int:
+        """Append entries, all or none, and return the index of the first; 0 if they were refused."""
+        with _OUR_ERRORS:
+            return self._core.propose(data)
+
+    def propose_change(self, changes: Sequence[tuple[int, int]], context: bytes = b"", *, joint: bool = False) -> int:
+        """Propose changes of membership and return the index; 0 if they were refused."""
+        with _OUR_ERRORS:
+            return self._core.propose_change(changes, context, joint)
+
+    def apply_change(self, entry: Entry) -> ConfState:
+        """Make a committed change of membership take effect, and return who is a member now."""
+        with _OUR_ERRORS:
+            return _conf(self._core.apply_change(entry.kind, entry.data))
+
+    def read_index(self, context: bytes) -> None:
+        """Ask for a linearizable read."""
+        with _OUR_ERRORS:
+            self._core.read_index(context)
+
+    def has_ready(self) -> bool:
+        """Say whether there is anything to do."""
+        with _OUR_ERRORS:
+            return self._core.has_ready()
+
+    def ready(self) -> Ready:
+        """Take what is to be done."""
+        with _OUR_ERRORS:
+            head, (entries, snapshot), (messages, held), (committed, reads) = self._core.ready()
+        number, role, leader, hard_state, must_sync = head
+        return Ready(
+            number,
+            role,
+            leader,
+            None if hard_state is None else HardState(*hard_state),
+            must_sync,
+            list(map(_entry, entries)),
+            None if snapshot is None else Snapshot(snapshot[0], snapshot[1], _conf(snapshot[2]), snapshot[3]),
+            list(map(_message, messages)),
+            list(map(_message, held)),
+            list(map(_entry, committed)),
+            [ReadState(*read) for read in reads],
+        )
+
+    def on_persisted(self, number: int) -> None:
+        """Say that this ready, and all before it, are durable."""
+        with _OUR_ERRORS:
+            self._core.on_persisted(number)
+
+    def on_applied(self, index: int) -> None:
+        """Say that committed entries up to `index` were handed on."""
+        with _OUR_ERRORS:
+            self._core.on_applied(index)
+
+    def fetches(self) -> list[Fetch]:
+        """Take the requests for old entries."""
+        with _OUR_ERRORS:
+            return [Fetch(*fetch) for fetch in self._core.fetches()]
+
+    def on_fetched(self, token: int, entries: Sequence[Entry]) -> None:
+        """Answer one request."""
+        with _OUR_ERRORS:
+            self._core.on_fetched(token, entries)
+
+    def wants_snapshot(self) -> int:
+        """Return the least index of a snapshot that some node waits for; 0 if none does."""
+        with _OUR_ERRORS:
+            return self._core.wants_snapshot()
+
+    def set_snapshot(self, snapshot: Snapshot) -> None:
+        """Have a snapshot ready for nodes that are too far behind."""
+        with _OUR_ERRORS:
+            self._core.set_snapshot(snapshot)
+
+    def compact(self, index: int) -> None:
+        """Forget entries up to `index`."""
+        with _OUR_ERRORS:
+            self._core.compact(index)
+
+    def report_unreachable(self, node: int) -> None:
+        """Say that the last messages to a node were lost."""
+        with _OUR_ERRORS:
+            self._core.report_unreachable(node)
+
+    def report_snapshot(self, node: int, *, arrived: bool) -> None:
+        """Say how sending a snapshot ended."""
+        with _OUR_ERRORS:
+            self._core.report_snapshot(node, arrived)
+
+    def transfer_leader(self, node: int) -> None:
+        """Ask a node to take over."""
+        with _OUR_ERRORS:
+            self._core.transfer_leader(node)
+
+    def campaign(self) -> None:
+        """Stand for election now."""
+        with _OUR_ERRORS:
+            self._core.campaign()
+
+    def status(self) -> Status:
+        """Return figures."""
+        with _OUR_ERRORS:
+            (counts, place, memory), progress = self._core.status()
+        last, first, role, leader, conf = place
+        return Status(*counts, last, first, role, leader, _conf(conf), *memory, [Progress(*one) for one in progress])
+
+
+def _core_class() -> "type[_RaftCore]":
+    try:
+        core: type[_RaftCore] = vars(import_module("latewood._native"))["_RaftCore"]
+    except (ImportError, KeyError) as error:
+        raise NotFoundError("replication needs the native module, which is not built here") from error
+    return core
+
+
+def _conf(value: "_ConfValue") -> ConfState:
+    voters, learners, outgoing, following, auto_leave = value
+    return ConfState(_nodes(voters), _nodes(learners), _nodes(outgoing), _nodes(following), auto_leave)
+
+
+def _nodes(nodes: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(nodes)
+
+
+class _OurErrors:
+    """Turns the core's errors into ours.  A class: a generator would cost more than most calls of the core."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        if isinstance(error, ValueError):
+            raise UsageError(str(error)) from None
+        if isinstance(error, RuntimeError):
+            raise Poisoned(str(error)) from None
+
+
+_OUR_ERRORS: Final = _OurErrors()

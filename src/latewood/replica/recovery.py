@@ -1,0 +1,374 @@
+"""Recovery: a node comes back with the partitions that its parent log says it has.  Forward only.
+
+1. The parent log is opened; what it holds is durable then.  Nothing of it is ever rolled back here.
+2. The partitions are opened, and what teardowns left is collected.
+3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.  One whose
+   teardown is committed behind it is not brought back for that: nobody has its records any more.
+4. Committed entries behind the parent's base are taken to their partitions again: what is there is verified, what is
+   missing is appended.  A partition may be ahead of the parent: all that it holds was committed.
+5. Machines go on behind their snapshots, from the partitions' logs.
+
+The same parent log gives the same partitions, however often and wherever it is interrupted.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from latewood.clock import Clock
+from latewood.errors import Diverged, NotFoundError, UnavailableError
+from latewood.format.entry import Action, tears_down
+from latewood.fs import FileSystem
+from latewood.log import LogOptions
+from latewood.replica.acks import AckTracker
+from latewood.replica.answers import AnswerBook
+from latewood.replica.apply import Applier
+from latewood.replica.dispatch import Dispatcher, Following, next_indices
+from latewood.replica.engine import Entry
+from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
+from latewood.replica.machine import MachineFactory, PartitionEntry
+from latewood.replica.partition import PartitionLogStore
+from latewood.replica.roster import Roster
+from latewood.replica.routing import Parts, SegmentedStateMachine, command_of
+from latewood.replica.snapshot import PartitionState, SnapshotReader, snapshots
+from latewood.replica.watermarks import PartitionProgress, Watermarks
+
+_REPLAY_BYTES: Final = 1 << 20
+"""So much of the parent log is replayed at a time."""
+_MAKERS: Final = 8
+"""Partitions that are opened side by side, where threads may work in the background at all."""
+
+Pull = Callable[[PartitionState, int], list[PartitionEntry]]
+"""Returns some entries of a partition, whose log is its state, from an index on; from a later one if they are gone.
+
+Raises `UnavailableError` if nobody who knows can be reached, and `NotFoundError` if one who has routed the partition's
+birth has it no more: it was torn down since.
+"""
+
+
+class NodeLayout(NamedTuple):
+    """Where the files of a node are."""
+
+    root: Path
+
+    @property
+    def parent(self) -> Path:
+        """The parent log."""
+        return self.root / "parent"
+
+    @property
+    def partitions(self) -> Path:
+        """The partitions' logs."""
+        return self.root / "partitions"
+
+    @property
+    def snapshots(self) -> Path:
+        """The snapshots."""
+        return self.root / "snapshots"
+
+
+class NodeSite(NamedTuple):
+    """What a node is opened with."""
+
+    layout: NodeLayout
+    fs: FileSystem
+    clock: Clock
+    factory: MachineFactory
+    parent_options: LogOptions | None = None
+    partition_options: LogOptions | None = None
+    background: bool = False
+    recent_bytes_max: int = RECENT_BYTES_MAX
+
+
+class RecoveredNode(NamedTuple):
+    """A node's storage, ready for an engine."""
+
+    store: SegmentedLogStore
+    machine: SegmentedStateMachine
+    applied: int
+    """What the engine may take as applied: all of it was routed."""
+
+
+def recover_node(
+    site: NodeSite,
+    *,
+    pull: Pull | None = None,
+    dispatcher: Dispatcher | None = None,
+    acks: AckTracker | None = None,
+    applier: Applier | None = None,
+) -> RecoveredNode:
+    """Open a node's storage and bring it forward to what its parent log knows to be committed.
+
+    `pull` is needed only if an installation was cut short that has to fetch records from peers.
+
+    Raises:
+        Diverged: a partition does not agree with the parent log, or misses what that has forgotten.
+        CorruptError: something that was durable is damaged.
+        Locked: another process has it.
+        UnavailableError: it needs records of peers, and cannot have them now.
+    """
+    layout, fs, clock = site.layout, site.fs, site.clock
+    store = SegmentedLogStore.open(
+        layout.parent,
+        site.parent_options,
+        fs=fs,
+        clock=clock,
+        background=site.background,
+        recent_bytes_max=site.recent_bytes_max,
+    )
+    makers = _MAKERS if site.background else 1
+    roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options, makers=makers)
+    try:
+        _check_base(store, site)
+        roster.open()
+        base = store.first_index - 1
+        parts = Parts(
+            roster,
+            applier or Applier(clock),
+            Watermarks(base),
+            dispatcher or Dispatcher(),
+            acks or AckTracker(store.conf.members),
+            site.factory,
+            clock,
+        )
+        machine = SegmentedStateMachine(parts)
+        commit = store.commit_index
+        ended = _ended(store, commit)
+        _open_partitions(site, parts, base, ended, pull)
+        machine.answers = _answers(site)
+        _replay(store, machine, commit, ended)
+    except BaseException:
+        roster.close()
+        store.close()
+        raise
+    return RecoveredNode(store, machine, commit)
+
+
+def following_indices(store: SegmentedLogStore, machine: SegmentedStateMachine) -> Following:
+    """Return what a node goes on from that begins to lead, for `Dispatcher.lead`: the whole end of its log counts."""
+    placed = {partition.partition_id: partition.next_index - 1 for partition in machine.parts.roster}
+    routed = machine.parts.watermarks.routed
+    tail = (command_of(entry) for entry in _entries(store, routed + 1, store.last_index + 1))
+    return next_indices(placed, (command for command in tail if command))
+
+
+def install_snapshot(node: RecoveredNode, reader: SnapshotReader, pull: Pull) -> None:
+    """Bring a node that lags, or is new, to a snapshot that has arrived whole; then it is to be closed and recovered.
+
+    In this order: 1. the snapshot is whole and durable, before this is called; 2. records of partitions whose log is
+    their state are fetched, as far as they follow those that are here, and flushed; 3. the parent log begins anew
+    behind the snapshot, durably.  Cut before 3 the node is what it was, with partitions that may be ahead; cut after
+    it, recovery does what is left.
+
+    Raises:
+        Diverged: the snapshot is older than what is committed here, or a partition does not agree with it.
+        UnavailableError: peers cannot be reached; nothing of the parent log was changed.
+    """
+    parts = node.machine.parts
+    parts.applier.stop()
+    fetch_partitions(parts.roster, reader, pull)
+    node.store.install(reader.engine_snapshot())
+    node.store.sync()
+
+
+def fetch_partitions(roster: Roster, reader: SnapshotReader, pull: Pull) -> None:
+    """Fetch the records that partitions miss up to a snapshot, where their log is their state: before it is installed.
+
+    Raises:
+        Diverged: nobody has them, or a partition does not agree.
+    """
+    for state in reader.partitions:
+        if state.log_is_state:
+            _fetch(roster, state, pull, may_replace=False)
+
+
+def close_node(node: RecoveredNode) -> None:
+    """Stop the workers, flush and release everything."""
+    node.machine.parts.applier.stop()
+    node.machine.parts.roster.close()
+    node.store.close()
+
+
+# -- the partitions ---------------------------------------------------------------------------------------
+
+
+def _open_partitions(site: NodeSite, parts: Parts, base: int, ended: dict[int, int], pull: Pull | None) -> None:
+    """Give every partition its machine, with the state of the newest snapshot that it is not behind."""
+    with ExitStack() as opened:
+        readers = [
+            opened.enter_context(SnapshotReader.open(site.fs, site.layout.snapshots / f"{index}-{term}"))
+            for index, term in snapshots(site.fs, site.layout.snapshots)
+        ]
+        for partition_id, index in ended.items():
+            parts.roster.tear_down(partition_id, index)
+        installed = [reader for reader in readers if reader.index <= base]
+        if installed:
+            _bring_to_base(parts.roster, installed[-1], ended, pull)
+        for partition in parts.roster:
+            _begin(site, parts, partition, _usable(readers, partition))
+
+
+def _answers(site: NodeSite) -> AnswerBook:
+    """Return what the newest snapshot says that was answered; entries behind it add to that when they are replayed."""
+    found = snapshots(site.fs, site.layout.snapshots)
+    if not found:
+        return AnswerBook()
+    with SnapshotReader.open(site.fs, site.layout.snapshots / f"{found[-1][0]}-{found[-1][1]}") as reader:
+        book = AnswerBook(reader.index)
+        for state in reader.partitions:
+            book.restore(state.partition_id, reader.answers(state))
+    return book
+
+
+def _bring_to_base(roster: Roster, reader: SnapshotReader, ended: dict[int, int], pull: Pull | None) -> None:
+    """Have the partitions of the snapshot that the parent log begins behind, and no older ones.
+
+    A log that is its partition's state goes on where it ends; any other may begin behind the snapshot.
+    """
+    born = {state.partition_id: state.born for state in reader.partitions}
+    roster.keep_only(born | {one.partition_id: one.born for one in roster if one.born > reader.index})
+    for state in reader.partitions:
+        known = roster.get(state.partition_id)
+        if state.partition_id in ended or (known and known.next_index > state.partition_log_index):
+            continue
+        if not state.log_is_state or not state.partition_log_index:
+            roster.begin_at(state.partition_id, state.born, state.partition_log_index + 1)
+        elif pull:
+            _fetch(roster, state, pull, may_replace=True)
+        else:
+            here = known.next_index - 1 if known else 0
+            reason = f"partition {state.partition_id} has {here} of {state.partition_log_index} entries"
+            raise Diverged(reason, known.path if known else Path("partitions"), here)
+
+
+def _usable(
+    readers: list[SnapshotReader], partition: PartitionLogStore
+) -> tuple[SnapshotReader, PartitionState] | None:
+    """Return the newest snapshot whose state a partition's log can follow."""
+    for reader in reversed(readers):
+        for state in reader.partitions:
+            if (state.partition_id, state.born) == (partition.partition_id, partition.born):
+                follows = partition.first_index <= state.partition_log_index + 1 <= partition.next_index
+                if follows or (state.log_is_state and state.partition_log_index < partition.next_index):
+                    return reader, state
+    return None
+
+
+def _begin(
+    site: NodeSite, parts: Parts, partition: PartitionLogStore, found: tuple[SnapshotReader, PartitionState] | None
+) -> None:
+    """Put a partition to work behind its snapshot."""
+    user = site.factory(partition.partition_id)
+    highest = partition.next_index - 1
+    usable = found[1] if found else None
+    if not user.log_is_state:
+        user.restore(found[0].state(found[1]) if found else ())
+    kept = usable.partition_log_index if usable else 0
+    applied = highest if user.log_is_state else kept
+    if partition.first_index > applied + 1:
+        reason = f"entries up to {partition.first_index - 1} are gone, and no snapshot holds them"
+        raise Diverged(f"partition {partition.partition_id}: {reason}", partition.path, applied)
+    unapplied = [
+        (entry.index, entry.global_index, len(entry.payload)) for entry in partition.read(applied + 1, highest + 1)
+    ]
+    last = partition.last()
+    kept_global = usable.applied_global if usable else 0
+    highest_global = last.global_index if last else kept_global
+    progress = PartitionProgress(
+        highest_index=highest,
+        highest_global=highest_global,
+        durable_index=highest,
+        durable_global=highest_global,
+        flushed_index=highest,
+        applied_index=applied,
+        applied_global=highest_global if user.log_is_state else kept_global,
+        snapshot_index=kept,
+        snapshot_global=kept_global,
+    )
+    parts.watermarks.open(partition.partition_id, progress, [(index, at) for index, at, _ in unapplied])
+    parts.dispatcher.record_applied(partition.partition_id, applied)
+    if unapplied:
+        sizes = [(index, size) for index, _, size in unapplied]
+        parts.dispatcher.record_committed(partition.partition_id, sizes, site.clock.now_ns())
+    parts.applier.open(partition, user, applied)
+
+
+def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bool) -> None:
+    """Fetch what a partition misses up to a snapshot, and make it durable.
+
+    If peers have dropped what follows here, the partition begins anew behind that: only once the parent log begins at
+    the snapshot, because until then it may hold entries for the old one.
+    """
+    known = roster.get(state.partition_id)
+    if known and known.born != state.born and not may_replace:
+        return
+    partition = roster.begin_at(state.partition_id, state.born, 1)
+    while partition.next_index <= state.partition_log_index:
+        entries = _pulled(state, partition.next_index, pull)
+        first = entries[0].index if entries else state.partition_log_index + 1
+        if first > partition.next_index:
+            if not may_replace:
+                break
+            partition = roster.begin_at(state.partition_id, state.born, first)
+        partition.place(entries)
+    partition.flush()
+
+
+def _pulled(state: PartitionState, low: int, pull: Pull) -> list[PartitionEntry]:
+    """Return some entries from `low` on, up to the snapshot; none if the partition was torn down since."""
+    try:
+        entries = [one for one in pull(state, low) if one.index <= state.partition_log_index]
+    except NotFoundError:
+        return []
+    if not entries:
+        message = (
+            f"nobody has entries of partition {state.partition_id} from {low} on; try again, or begin this node anew"
+        )
+        raise UnavailableError(message)
+    return entries
+
+
+# -- the parent log ---------------------------------------------------------------------------------------
+
+
+def _check_base(store: SegmentedLogStore, site: NodeSite) -> None:
+    """Refuse a parent log without the snapshot that it begins behind: partitions may have lost what only that holds.
+
+    Raises:
+        Diverged: it is not there.
+    """
+    name = store.snapshot.data.decode() if store.snapshot else ""  # A founding node begins behind nothing at all.
+    if name and not site.fs.exists(site.layout.snapshots / name):
+        reason = f"the parent log begins behind entry {store.first_index - 1}, and the snapshot of that is gone"
+        raise Diverged(reason, site.layout.snapshots / name, 0)
+
+
+def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:
+    """Return the partitions that a committed entry behind the base tears down, and the last such entry of each."""
+    entries = _entries(store, store.first_index, commit + 1)
+    ends = ((entry.index, command_of(entry)) for entry in entries if tears_down(entry.data))
+    return {command.partition_id: at for at, command in ends if command and command.action == Action.TEAR_DOWN}
+
+
+def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: int, ended: dict[int, int]) -> None:
+    """Take committed entries to the partitions again; those of partitions that were torn down since are for nobody."""
+    low = store.first_index
+    while low <= commit:
+        entries = store.read(low, commit + 1, _REPLAY_BYTES)
+        if ended:
+            entries = [entry._replace(data=b"") if _is_past(entry, ended) else entry for entry in entries]
+        machine.commit(entries, store.durable_index)
+        low = entries[-1].index + 1
+
+
+def _is_past(entry: Entry, ended: dict[int, int]) -> bool:
+    command = command_of(entry)
+    return command is not None and entry.index <= ended.get(command.partition_id, 0)
+
+
+def _entries(store: SegmentedLogStore, low: int, high: int) -> Iterator[Entry]:
+    while low < high:
+        entries = store.read(low, high, _REPLAY_BYTES)
+        yield from entries
+        low = entries[-1].index + 1

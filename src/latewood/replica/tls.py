@@ -1,0 +1,66 @@
+"""Who is at the other end: mutual TLS 1.3, and the node's id in its certificate.
+
+Every node and every client has a certificate of the cluster's own authority.  A node's names it with the URI
+`latewood:node:<id>` among its alternative names; whoever has none is a client.  Host names are not looked at: which
+node answers is what counts, and the id says that.
+"""
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from latewood.errors import UsageError
+
+NODE_URI: Final = "latewood:node:"
+
+
+class Credentials(NamedTuple):
+    """Where the files are, all in PEM."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def server_context(credentials: Credentials) -> ssl.SSLContext:
+    """Return what a node listens with: whoever connects must have a certificate of the authority.
+
+    Raises:
+        UsageError: a file is missing, or not what it should be.
+    """
+    context = _context(ssl.PROTOCOL_TLS_SERVER, credentials)
+    context.num_tickets = 0  # Nobody comes back to resume: connections last.
+    return context
+
+
+def client_context(credentials: Credentials) -> ssl.SSLContext:
+    """Return what a node, or a client, connects with.
+
+    Raises:
+        UsageError: a file is missing, or not what it should be.
+    """
+    return _context(ssl.PROTOCOL_TLS_CLIENT, credentials)
+
+
+def node_id_of(certificate: Mapping[str, Any] | None) -> int:
+    """Return the node that a certificate, as `getpeercert` returns it, is of; 0 if it is of none."""
+    for kind, value in (certificate or {}).get("subjectAltName", ()):
+        text = value.removeprefix(NODE_URI)
+        if kind == "URI" and text != value and text.isascii() and text.isdigit():
+            return int(text)
+    return 0
+
+
+def _context(protocol: int, credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(credentials.certificate, credentials.key)
+        context.load_verify_locations(credentials.authority)
+    except OSError as error:  # ssl.SSLError is one
+        message = f"cannot use {credentials.certificate}, {credentials.key} and {credentials.authority}: {error}"
+        raise UsageError(message) from error
+    return context

@@ -1,0 +1,182 @@
+"""Watermarks: how far one node has come, and what of its parent log it may forget.  Pure.
+
+Of each partition: snapshot <= applied <= durable <= highest.  *Durable* survives a power cut here, because the parent
+log holds it durably; *flushed* is what the partition's own log holds durably, and only that lets the parent forget.
+
+`durable_global` and `applied_global` are apart: durable never raises applied, or a barrier would lie.  A partition that
+has nothing pending has applied all that was routed, also what was for others.
+
+The parent log may forget an entry when all of this holds: it is durable and routed; its partition has flushed *and*
+applied it; enough nodes have it; and a snapshot of the whole stands at it or behind it.  A quorum alone is not enough:
+an entry that is not applied here holds truncation back.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionProgress:
+    """How far one partition has come on this node; all indices but the `_global` ones are the partition's own.
+
+    Only its `Watermarks` change it: others look.
+    """
+
+    highest_index: int = 0
+    highest_global: int = 0
+    durable_index: int = 0
+    durable_global: int = 0
+    flushed_index: int = 0
+    applied_index: int = 0
+    applied_global: int = 0
+    snapshot_index: int = 0
+    snapshot_global: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with values that can be."""
+        self.check()
+
+    def check(self) -> None:
+        """Hold the invariants."""
+        assert self.snapshot_index <= self.applied_index <= self.durable_index <= self.highest_index, self
+        assert self.snapshot_global <= self.applied_global <= self.durable_global <= self.highest_global, self
+        assert self.snapshot_index <= self.flushed_index <= self.durable_index, self
+
+
+@dataclass(slots=True)
+class _Tracked:
+    progress: PartitionProgress
+    pending: deque[tuple[int, int]] = field(default_factory=deque)
+    """(partition index, global index) of what is routed and not applied, oldest first."""
+    unflushed_global: int | None = None
+    """Of the oldest entry that the partition's own log may lose."""
+
+
+class Watermarks:
+    """The progress of one node.  Owned by one thread."""
+
+    def __init__(self, base_global: int = 0) -> None:
+        self.parent_durable = base_global
+        """Every parent entry up to here is durable here."""
+        self.routed = base_global
+        """Every parent entry up to here was handed to its partition."""
+        self.snapshot_global = base_global
+        """A snapshot of the whole stands here."""
+        self._partitions: dict[int, _Tracked] = {}
+
+    def __contains__(self, partition_id: int) -> bool:
+        return partition_id in self._partitions
+
+    def __getitem__(self, partition_id: int) -> PartitionProgress:
+        """Return a partition's progress.
+
+        Raises:
+            KeyError: there is no such partition.
+        """
+        return self._partitions[partition_id].progress
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions there are."""
+        return sorted(self._partitions)
+
+    # -- what happened ------------------------------------------------------------------------------------
+
+    def open(self, partition_id: int, progress: PartitionProgress, pending: Iterable[tuple[int, int]] = ()) -> None:
+        """Begin with a partition where recovery found it; `pending` is what it holds and has not applied."""
+        self._partitions[partition_id] = _Tracked(progress, deque(pending))
+
+    def forget(self, partition_id: int) -> None:
+        """Forget a partition that was torn down."""
+        self._partitions.pop(partition_id, None)
+
+    def record_parent_durable(self, index: int) -> None:
+        """Note how far the parent log is durable.  It falls only when a conflicting end is overwritten."""
+        assert index >= self.routed, "what was routed is committed, and stays"
+        self.parent_durable = index
+
+    def record_routed(self, partition_id: int, places: Sequence[tuple[int, int]]) -> None:
+        """Note that committed entries, durable in the parent log, were written to a partition, before `record_passed`.
+
+        A place is (partition index, global index).  Those that are known already change nothing.
+        """
+        tracked = self._partitions.get(partition_id)
+        if tracked is None:
+            tracked = self._partitions[partition_id] = _Tracked(PartitionProgress())
+        progress = tracked.progress
+        fresh = [place for place in places if place[0] > progress.highest_index]
+        if not fresh:
+            return
+        index, global_index = fresh[-1]
+        assert self.routed < fresh[0][1], (self.routed, fresh[0])
+        assert global_index <= self.parent_durable, "what is routed is durable in the parent log"
+        assert index - progress.highest_index == len(fresh), (progress, fresh[0], index)
+        progress.highest_index = progress.durable_index = index
+        progress.highest_global = progress.durable_global = global_index
+        progress.check()
+        tracked.pending.extend(fresh)
+        if tracked.unflushed_global is None:
+            tracked.unflushed_global = fresh[0][1]
+
+    def record_passed(self, index: int) -> None:
+        """Note that every parent entry up to `index` was handed to its partition, or is for none."""
+        assert self.routed <= index <= self.parent_durable, (self.routed, index, self.parent_durable)
+        self.routed = index
+
+    def record_flushed(self, partition_id: int, index: int) -> None:
+        """Note that a partition's own log is durable up to `index`."""
+        tracked = self._partitions[partition_id]
+        progress = tracked.progress
+        progress.flushed_index = max(progress.flushed_index, index)
+        progress.check()
+        if progress.flushed_index >= progress.highest_index:
+            tracked.unflushed_global = None
+
+    def record_applied(self, partition_id: int, index: int) -> None:
+        """Note that a partition's machine has applied everything up to `index`."""
+        tracked = self._partitions[partition_id]
+        progress = tracked.progress
+        assert index <= progress.durable_index, (index, progress)
+        while tracked.pending and tracked.pending[0][0] <= index:
+            progress.applied_global = tracked.pending.popleft()[1]
+        progress.applied_index = max(progress.applied_index, index)
+        progress.check()
+
+    def record_snapshot(self, partition_id: int, index: int, global_index: int) -> None:
+        """Note that a partition's state after `index` is kept."""
+        progress = self._partitions[partition_id].progress
+        progress.snapshot_index, progress.snapshot_global = index, global_index
+        progress.check()
+
+    def record_parent_snapshot(self, index: int) -> None:
+        """Note that a snapshot of the whole stands at `index`, durably."""
+        assert index <= self.applied_floor(), "a snapshot holds what is applied, and no more"
+        self.snapshot_global = max(self.snapshot_global, index)
+
+    # -- what follows -------------------------------------------------------------------------------------
+
+    def applied_through(self, partition_id: int) -> int:
+        """Return the global index up to which nothing of a partition is outstanding."""
+        tracked = self._partitions.get(partition_id)
+        return min(self.routed, tracked.pending[0][1] - 1) if tracked and tracked.pending else self.routed
+
+    def applied_floor(self) -> int:
+        """Return the global index up to which all partitions have applied everything."""
+        oldest = [tracked.pending[0][1] - 1 for tracked in self._partitions.values() if tracked.pending]
+        return min([self.routed, *oldest])
+
+    def flushed_floor(self) -> int:
+        """Return the global index up to which all partitions' own logs are durable."""
+        dirty = [item.unflushed_global - 1 for item in self._partitions.values() if item.unflushed_global is not None]
+        return min([self.routed, *dirty])
+
+    def required_global(self, quorum_pending: int | None = None) -> int:
+        """Return the oldest parent entry that is still needed; `quorum_pending` is what `AckTracker` says of it."""
+        needs = [self.parent_durable, self.snapshot_global, self.applied_floor(), self.flushed_floor()]
+        oldest = min(needs) + 1
+        return oldest if quorum_pending is None else min(oldest, quorum_pending)
+
+    def truncatable_to(self, quorum_pending: int | None = None) -> int:
+        """Return the last parent entry that may be forgotten."""
+        return self.required_global(quorum_pending) - 1

@@ -1,0 +1,190 @@
+"""Writing as a leader: a request becomes entries, once, and is answered when they are committed.
+
+A request that is on its way, or was carried out before, is recognized and not done again.  The indices of its records
+are reserved before Raft sees them.  Owned by the event loop's thread, and by it only while the partitions are its own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from latewood.clock import Clock
+from latewood.errors import Overloaded
+from latewood.format.entry import Action, Command, encode_command
+from latewood.replica.answers import CLIENTS_MAX, RequestName
+from latewood.replica.replies import NotLeader, Refused
+from latewood.replica.requests import CLIENT_ID_BYTES
+from latewood.replica.routing import SegmentedStateMachine
+
+PARTITION_MAX: Final = (1 << 63) - 1
+"""The highest partition of a user; those above are the cluster's own."""
+
+Answer: TypeAlias = list[int] | NotLeader | Refused
+"""The indices of the records, or why there are none."""
+
+Answering: TypeAlias = Callable[[Answer], None]
+
+
+class WriteRequest(NamedTuple):
+    """What somebody wants appended."""
+
+    partition: int
+    client_id: bytes
+    request_id: int
+    payloads: Sequence[bytes]
+
+
+@dataclass(slots=True)
+class Pending:
+    """A request on its way through Raft."""
+
+    key: tuple[int, bytes, int]
+    indices: list[int]
+    missing: int
+    first_index: int
+    """The first that was reserved for it; 0 of a teardown."""
+    answerings: list[Answering] = field(default_factory=list)
+
+    def answer(self, answer: Answer) -> None:
+        """Tell everybody who asked."""
+        for answering in self.answerings:
+            answering(answer)
+
+
+class Writer:
+    """The requests of one term.  See the module for its thread."""
+
+    def __init__(
+        self,
+        machine: SegmentedStateMachine,
+        clock: Clock,
+        propose: Callable[[bytes, Pending], None],
+        payload_bytes_max: int,
+    ) -> None:
+        self._machine, self._clock, self._propose = machine, clock, propose
+        self._payload_bytes_max = payload_bytes_max
+        self._pending: dict[tuple[int, bytes, int], Pending] = {}
+        self._tearing_down: set[int] = set()
+        self._settled: list[Pending] = []
+        """Answered, and not yet known to the partitions: a repetition must still be recognized."""
+
+    def append(self, request: WriteRequest, answering: Answering) -> None:
+        """Append a request's records, or tell at once why not, or what became of it before."""
+        partition, client_id, request_id, payloads = request
+        key = (partition, client_id, request_id)
+        pending = self._pending.get(key)
+        if pending is not None:
+            pending.answerings.append(answering)
+            return
+        answers = self._machine.answers[partition]
+        known = answers.find(client_id, request_id)
+        refused = self._refusal(request, known)
+        if refused or known is None:
+            answering(refused or [])
+            return
+        if len(known) >= len(payloads):
+            answering(known)
+            return
+        now_ns = self._clock.now_ns()
+        if answers.is_full(client_id, now_ns):
+            answering(overloaded(Overloaded(partition, "clients", CLIENTS_MAX + 1, CLIENTS_MAX)))
+            return
+        rest = payloads[len(known) :]
+        try:
+            indices = self._machine.parts.dispatcher.admit(partition, [len(payload) for payload in rest], now_ns)
+        except Overloaded as error:
+            answering(overloaded(error))
+            return
+        pending = self._pending[key] = Pending(key, [*known, *indices], len(rest), indices[0], [answering])
+        place = len(known)
+        for index, payload in zip(indices, rest, strict=True):
+            name = RequestName(client_id, request_id, place).encode()
+            self._propose(encode_command(Command(partition, index, payload, now_ns, name)), pending)
+            place += 1
+
+    def tear_down(self, partition: int, answering: Answering) -> None:
+        """Remove a partition.  Until that is done it takes no records: theirs would be numbers of the old one."""
+        if self._machine.parts.roster.get(partition) is None:
+            answering(Refused(0, "not_found", f"there is no partition {partition}", retryable=False))
+            return
+        pending = Pending((partition, b"", 0), [], 1, 0, [answering])
+        self._tearing_down.add(partition)
+        self._propose(
+            encode_command(Command(partition, 0, b"", self._clock.now_ns(), action=Action.TEAR_DOWN)), pending
+        )
+
+    def settle(self, done: Iterable[tuple[Pending, int]], lost: Iterable[Pending], *, routed: bool) -> None:
+        """Take note of entries that are committed, and of those of which nobody knows.
+
+        `routed`: whether the partitions have them; if not, call `forget_settled` when they do.
+        """
+        for pending, _ in done:
+            pending.missing -= 1
+            if not pending.missing:
+                pending.answer(pending.indices)
+                self._settled.append(pending)
+        if routed:
+            self.forget_settled()
+        self.lose(lost)
+
+    def forget_settled(self) -> None:
+        """Forget what was answered: the partitions know of it by now."""
+        for pending in self._settled:
+            self._forget(pending)
+        self._settled.clear()
+
+    def lose(self, lost: Iterable[Pending]) -> None:
+        """Tell those of whose entries nobody knows what will become."""
+        reason = "the leader changed, or stopped, while this was on its way; the same request again tells"
+        unknown = Refused(0, "unknown", reason, retryable=True)
+        for pending in {id(one): one for one in lost}.values():
+            self._forget(pending)
+            self._withdraw(pending)
+            pending.answer(unknown)
+
+    def refuse(self, refused: Iterable[Pending], answer: NotLeader | Refused) -> None:
+        """Tell those whose entries the engine did not take."""
+        for pending in reversed({id(one): one for one in refused}.values()):
+            self._forget(pending)
+            self._withdraw(pending)
+            pending.answer(answer)
+
+    def _withdraw(self, pending: Pending) -> None:
+        if pending.first_index:
+            self._machine.parts.dispatcher.withdraw(pending.key[0], pending.first_index)
+
+    def _forget(self, pending: Pending) -> None:
+        self._pending.pop(pending.key, None)
+        if not pending.first_index:
+            self._tearing_down.discard(pending.key[0])
+
+    def _refusal(self, request: WriteRequest, known: list[int] | None) -> Refused | None:
+        partition, client_id, request_id, payloads = request
+        if known is None:
+            reason = f"request {request_id} is too old: nobody knows any more whether it was carried out"
+            return Refused(0, "too_old", reason, retryable=False, partition=partition)
+        if len(client_id) != CLIENT_ID_BYTES or request_id < 1:
+            reason = f"a client has an id of {CLIENT_ID_BYTES} bytes, and its requests have numbers from 1 on"
+            return Refused(0, "usage", reason, retryable=False, partition=partition)
+        largest = max(map(len, payloads), default=0)
+        if largest > self._payload_bytes_max:
+            reason = f"a payload of {largest:,} bytes, at most {self._payload_bytes_max:,} are taken here"
+            return Refused(0, "too_large", reason, retryable=False, partition=partition)
+        if partition in self._tearing_down:
+            reason = f"partition {partition} is being removed"
+            return Refused(0, "unavailable", reason, retryable=True, partition=partition)
+        return None
+
+
+def overloaded(error: Overloaded) -> Refused:
+    """Return the refusal that tells of a limit."""
+    return Refused(
+        0,
+        "overloaded",
+        str(error),
+        retryable=True,
+        partition=error.partition_id,
+        limit=error.limit,
+        value=error.value,
+        bound=error.bound,
+    )

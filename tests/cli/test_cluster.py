@@ -1,0 +1,168 @@
+"""`latewood cluster`: files of a trial that a node takes, and commands that talk to a cluster."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from latewood.fs import PosixFS
+from latewood.replica.config import load_config
+from latewood.replica.founding import check_owner
+from latewood.replica.trial import load_cluster
+from tests.cli.shell import complaint, ok, row, rows, run
+from tests.replica.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def begin() -> FakeCluster:
+        return await FakeCluster().__aenter__()
+
+    found = asyncio.run_coroutine_threadsafe(begin(), loop).result()
+    yield found
+    asyncio.run_coroutine_threadsafe(found.__aexit__(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_init_writes_what_nodes_and_clients_take(tmp_path: Path) -> None:
+    made = [one["path"] for one in rows("cluster", "init", tmp_path / "c", "--tls", "--port", "7400")]
+    assert str(tmp_path / "c" / "cluster.toml") in made
+    configs = [load_config(tmp_path / "c" / f"node-{number}" / "node.toml") for number in (1, 2, 3)]
+    assert [config.node_id for config in configs] == [1, 2, 3]
+    assert {config.listen for config in configs} == {f"127.0.0.1:740{number}" for number in (1, 2, 3)}
+    assert len({config.data for config in configs}) == len({config.metrics for config in configs}) == 3
+    peers = {number: f"127.0.0.1:740{number}" for number in (1, 2, 3)}
+    assert all(config.peers == peers and config.cluster_id == "trial" for config in configs)
+    found = load_cluster(tmp_path / "c")
+    assert found.nodes == peers
+    for tls in (found.tls, *(config.tls for config in configs)):
+        assert tls is not None
+        assert all(path.exists() for path in tls)
+
+
+def test_without_tls_there_are_no_certificates(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c", "--nodes", "1", "--name", "solo")
+    assert load_config(tmp_path / "c" / "node-1" / "node.toml").tls is None
+    assert load_cluster(tmp_path / "c") == ("solo", {1: "127.0.0.1:7301"}, None)
+    assert not (tmp_path / "c" / "certs").exists()
+
+
+def test_a_later_node_joins_and_the_others_stay(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c", "--tls")
+    before = {path: path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file()}
+    ok("cluster", "init", tmp_path / "c", "--tls", "--nodes", "4")
+    after = {path: path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file()}
+    assert {path for path in before if before[path] != after[path]} == {tmp_path / "c" / "cluster.toml"}
+    assert sorted(load_config(tmp_path / "c" / "node-4" / "node.toml").peers) == [1, 2, 3]
+    assert sorted(load_cluster(tmp_path / "c").nodes) == [1, 2, 3, 4]
+    assert rows("cluster", "init", tmp_path / "c", "--tls", "--nodes", "4") == []
+
+
+def test_a_node_whose_file_is_lost_joins_too(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c")
+    (tmp_path / "c" / "node-2" / "node.toml").unlink()
+    ok("cluster", "init", tmp_path / "c")
+    assert sorted(load_config(tmp_path / "c" / "node-2" / "node.toml").peers) == [1, 3]
+
+
+def test_nodes_have_their_directories_at_once(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c")
+    ok("cluster", "init", tmp_path / "c", "--nodes", "4")
+    for number in (1, 2, 3, 4):
+        check_owner(load_config(tmp_path / "c" / f"node-{number}" / "node.toml"), PosixFS())
+    assert not (tmp_path / "c" / "node-4" / "data" / "parent").exists()
+
+
+def test_one_node_is_made_where_it_will_run(tmp_path: Path) -> None:
+    config = tmp_path / "node.toml"
+    config.write_text('cluster_id = "prod"\nnode_id = 2\nlisten = "127.0.0.1:7302"\n[peers]\n2 = "127.0.0.1:7302"\n')
+    ok("cluster", "init", "--config", config)
+    check_owner(load_config(config), PosixFS())
+    assert "is a node's already" in complaint("cluster", "init", "--config", config, code=1)
+    complaint("cluster", "init", code=2)
+    complaint("cluster", "init", tmp_path, "--config", config, code=2)
+
+
+def test_another_cluster_is_not_written_over(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c")
+    assert "is cluster 'trial' already" in complaint("cluster", "init", tmp_path / "c", "--name", "other", code=2)
+    assert "without TLS" in complaint("cluster", "init", tmp_path / "c", "--tls", code=2)
+
+
+@pytest.mark.parametrize("wrong", [["--nodes", "101"], ["--port", "65000"], ["--name", "A B"]])
+def test_init_refuses_what_cannot_be(tmp_path: Path, wrong: list[str]) -> None:
+    complaint("cluster", "init", tmp_path / "c", *wrong, code=2)
+    assert not (tmp_path / "c").exists()
+
+
+def test_certs_are_made_and_added_to(tmp_path: Path) -> None:
+    first = [Path(one["path"]).name for one in rows("cluster", "certs", tmp_path, "--nodes", "127.0.0.1:1,b.example:2")]
+    assert sorted(first) == sorted(
+        f"{name}.{kind}" for name in ("ca", "node-1", "node-2", "client") for kind in ("pem", "key")
+    )
+    added = [Path(one["path"]).name for one in rows("cluster", "certs", tmp_path, "--nodes", "7=10.0.0.7:1")]
+    assert sorted(added) == ["node-7.key", "node-7.pem"]
+    assert "4=10.0.0.4:7301" in complaint("cluster", "certs", tmp_path, "--nodes", "x=10.0.0.7:1", code=2)
+
+
+def test_status_shows_every_node(cluster: FakeCluster) -> None:
+    where = ",".join(cluster.addresses)
+    found = row("cluster", "status", where)
+    assert (found["cluster"], found["leader"], found["is_led"], found["voters"]) == ("fake", 1, True, 3)
+    assert [(one["node"], one["role"]) for one in found["nodes"]] == [(1, "leader"), (2, "follower"), (3, "follower")]
+    table = ok("cluster", "status", where, "--format", "table")
+    assert "follower" in table
+    assert cluster.addresses[2] in table
+
+
+def test_status_names_a_node_that_is_gone(cluster: FakeCluster) -> None:
+    cluster.members[3] = "127.0.0.1:1"
+    found = row("cluster", "status", cluster.addresses[0])
+    assert found["is_led"]
+    assert "127.0.0.1:1" in found["nodes"][2]["problem"]
+    assert found["nodes"][2]["role"] is None
+
+
+def test_status_fails_without_a_majority(cluster: FakeCluster) -> None:
+    address = cluster.addresses[0]
+    cluster.members[2] = cluster.members[3] = "127.0.0.1:1"
+    result = run("cluster", "status", address, "--format", "jsonl")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["is_led"] is False
+    assert "no majority" in result.stderr
+
+
+def test_partitions_are_listed(cluster: FakeCluster) -> None:
+    cluster.records[7] = [b"a", b"b"]
+    assert [
+        (one["partition"], one["next_sequence"])
+        for one in rows("cluster", "status", cluster.addresses[0], "--partitions")
+    ] == [(7, 2)]
+
+
+def test_members_and_leader_are_changed(cluster: FakeCluster) -> None:
+    where = cluster.addresses[0]
+    assert row("cluster", "add", where, "4", "127.0.0.1:9")["voters"] == [1, 2, 3, 4]
+    assert row("cluster", "remove", where, "4")["voters"] == [1, 2, 3]
+    ok("cluster", "transfer-leader", where, "3")
+    assert cluster.leader == 3
+
+
+def test_nobody_there_is_said_in_time() -> None:
+    assert "127.0.0.1:1" in complaint("cluster", "status", "127.0.0.1:1", code=1)
+    assert "nothing was done" in complaint("cluster", "remove", "127.0.0.1:1", "4", "--timeout", "0.1", code=1)
+
+
+def test_a_directory_without_a_cluster_is_not_found(tmp_path: Path) -> None:
+    assert "latewood cluster init" in complaint("cluster", "status", tmp_path, code=3)
+    (tmp_path / "cluster.toml").write_text("nodes = 3\n")
+    assert "cluster.toml" in complaint("cluster", "status", tmp_path, code=2)

@@ -1,0 +1,556 @@
+"""The client against nodes that drop, delay, repeat and refuse: every record exactly once, every error a true one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import latewood
+from latewood.errors import (
+    BadName,
+    ClosedError,
+    ClusterUnavailable,
+    DataLost,
+    LatewoodError,
+    NotFoundError,
+    OutcomeUnknown,
+    Overloaded,
+    RecordTooLarge,
+    UsageError,
+)
+from latewood.replica.client_async import AsyncClient
+from latewood.replica.client_options import Address
+from latewood.replica.requests import REQUEST_WINDOW, Append, TearDown
+from tests.replica.fake_cluster import PAYLOAD_BYTES_MAX, FakeCluster, Fault
+
+T = TypeVar("T")
+HASTY: Final[dict[str, Any]] = {"pause_first_ms": 1, "pause_max_ms": 2, "attempt_ms": 100}
+FOREVER: Final = [Fault.LOSE] * 10_000
+
+
+def played(
+    act: Callable[[AsyncClient, FakeCluster], Awaitable[T]],
+    faults: Sequence[Fault] = (),
+    *,
+    forgetful: bool = False,
+    **options: Any,
+) -> T:
+    """Run `act` with a client and nodes that suffer these faults."""
+
+    async def play() -> T:
+        async with FakeCluster(faults, forgetful=forgetful) as cluster:
+            client = await latewood.connect_async(cluster.addresses, **{**HASTY, **options})
+            async with client:
+                return await act(client, cluster)
+
+    return asyncio.run(play())
+
+
+# -- exactly once -----------------------------------------------------------------------------------------
+
+
+async def write_all(client: AsyncClient, cluster: FakeCluster, calls: Sequence[int], width: int) -> None:
+    """Append batches of these sizes, so many at a time; then see that each record is there once, and where it said."""
+    numbers = iter(range(10_000))
+    batches = [[b"%d" % next(numbers) for _ in range(size)] for size in calls]
+    gate = asyncio.Semaphore(width)
+
+    async def one(payloads: list[bytes]) -> list[int]:
+        async with gate:
+            partition = client.partition(7)
+            try:
+                if len(payloads) == 1:
+                    return [await partition.append(payloads[0])]
+                return await partition.append_many(payloads)
+            except OutcomeUnknown as unknown:
+                cluster.faults = iter(())
+                return await client.resolve(unknown)
+
+    found = await asyncio.gather(*map(one, batches))
+    records = cluster.records.get(7, [])
+    for payloads, sequences in zip(batches, found, strict=True):
+        assert [records[sequence] for sequence in sequences] == payloads
+        assert sequences == sorted(sequences)
+    assert Counter(records) == Counter(payload for payloads in batches for payload in payloads)
+    assert cluster.spread < REQUEST_WINDOW
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    faults=st.lists(st.sampled_from([fault for fault in Fault if fault is not Fault.MUTE]), max_size=25),
+    calls=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    width=st.integers(1, 12),
+    pipeline=st.sampled_from([1, 2, 64]),
+    batch=st.sampled_from([1, 4, 256]),
+    batch_bytes=st.sampled_from([4, 1 << 20]),
+)
+def test_whatever_happens_every_record_is_there_once(
+    faults: list[Fault], calls: list[int], width: int, pipeline: int, batch: int, batch_bytes: int
+) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await write_all(client, cluster, calls, width)
+
+    played(act, faults, pipeline=pipeline, batch_records_max=batch, batch_bytes_max=batch_bytes)
+
+
+def test_a_cluster_that_forgets_requests_is_found_out() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await write_all(client, cluster, [1, 2, 3], 2)
+
+    with pytest.raises(AssertionError):
+        played(act, [Fault.LOSE], forgetful=True)
+
+
+def test_a_client_that_numbers_every_attempt_anew_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    import msgspec  # noqa: PLC0415 - only this test breaks it
+
+    from latewood.replica import client_link  # noqa: PLC0415 - as above
+
+    class Renumbering:
+        @staticmethod
+        def replace(request: Any, **fields: int) -> Any:
+            extra = {"request_id": fields["id"]} if isinstance(request, Append) else {}
+            return msgspec.structs.replace(request, **fields, **extra)
+
+    class Module:
+        structs = Renumbering
+
+    monkeypatch.setattr(client_link, "msgspec", Module)
+
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await client.partition(7).append(b"before")  # so that the numbers of the connections differ
+        cluster.faults = iter([Fault.FINE, Fault.UNSURE_DONE])
+        await client.partition(7).append(b"b")
+        await client.partition(7).append(b"c")
+        assert cluster.records[7] == [b"before", b"b", b"c"]
+
+    with pytest.raises(AssertionError):
+        played(act)
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_each_fault_alone_is_overcome(fault: Fault) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        assert await client.partition(7).append(b"a") == 0
+        assert await client.partition(7).append_many([b"b", b"c"]) == [1, 2]
+        assert cluster.records == {7: [b"a", b"b", b"c"]}
+
+    played(act, [fault, Fault.FINE, fault])
+
+
+def test_one_request_at_a_time_keeps_the_order_of_calls() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        payloads = [b"%d" % number for number in range(40)]
+        await asyncio.gather(*(client.partition(7).append(payload) for payload in payloads))
+        assert cluster.records[7] == payloads
+
+    faults = [Fault.DROP, Fault.LATE, Fault.FULL, Fault.LOSE, Fault.MOVED, Fault.UNSURE] * 2
+    played(act, faults, pipeline=1, batch_records_max=4)
+
+
+# -- batches ----------------------------------------------------------------------------------------------
+
+
+def test_calls_that_come_together_travel_together() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await asyncio.gather(*(client.partition(7).append(b"%d" % number) for number in range(100)))
+        requests = [one for one in cluster.seen if isinstance(one, Append)]
+        assert [len(request.payloads) for request in requests] == [64, 36]
+        assert [request.request_id for request in requests] == [1, 2]
+
+    played(act, batch_records_max=64)
+
+
+def test_a_batch_has_a_bound_of_bytes() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await client.partition(7).append_many([bytes(600)] * 4 + [bytes(5_000), b"x"])
+        await asyncio.gather(*(client.partition(7).append(bytes(400)) for _ in range(3)))
+        requests = [one for one in cluster.seen if isinstance(one, Append)]
+        assert [len(request.payloads) for request in requests] == [1, 1, 1, 1, 1, 1, 2, 1]
+
+    played(act, batch_bytes_max=1_000)
+
+
+def test_numbers_never_run_further_ahead_than_nodes_remember() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        stuck = asyncio.create_task(client.partition(7).append(b"stuck"))
+        await asyncio.sleep(0)
+        rest = [client.partition(7).append(b"%d" % number) for number in range(2 * REQUEST_WINDOW)]
+        await asyncio.gather(stuck, *rest)
+        assert len(set(cluster.records[7])) == len(cluster.records[7]) == 2 * REQUEST_WINDOW + 1
+        assert cluster.spread < REQUEST_WINDOW
+
+    played(act, [Fault.MUTE], batch_records_max=1, attempt_ms=300)
+
+
+def test_a_bad_record_fails_alone() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        calls = [client.partition(7).append(bytes(size)) for size in (1, PAYLOAD_BYTES_MAX + 1, 2)]
+        first, bad, last = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(bad, RecordTooLarge)
+        assert [first, last] == [0, 1]
+        assert [len(one) for one in cluster.records[7]] == [1, 2]
+
+    played(act, batch_bytes_max=8 << 20)
+
+
+def test_what_waits_is_bounded_and_all_of_it_arrives() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await asyncio.gather(*(client.partition(7).append(bytes(50_000)) for _ in range(20)))
+        assert len(cluster.records[7]) == 20
+        assert client.room._taken == 0
+
+    played(act, queued_bytes_max=100_000)
+
+
+def test_a_call_that_is_broken_off_gives_its_room_back() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        calls = [asyncio.create_task(client.partition(7).append(bytes(50_000))) for _ in range(6)]
+        await asyncio.sleep(0)
+        for call in calls[::2]:
+            call.cancel()
+        done = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(one, int) for one in done) == 3
+        assert await client.partition(7).append(b"x") >= 3
+        assert client.room._taken == 0
+        assert cluster.records[7][-1] == b"x"
+
+    played(act, queued_bytes_max=100_000)
+
+
+# -- errors -----------------------------------------------------------------------------------------------
+
+
+def test_an_outcome_that_stays_unknown_can_be_resolved() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(OutcomeUnknown, match=r"may have been done: `client\.resolve\(error\)`") as caught:
+            await client.partition(7).append(b"a")
+        assert cluster.records[7] == [b"a"]
+        with pytest.raises(OutcomeUnknown):
+            await client.resolve(caught.value)
+        cluster.faults = iter(())
+        assert await client.resolve(caught.value) == [0]
+        assert await client.partition(7).append(b"b") == 1
+        assert cluster.records[7] == [b"a", b"b"]
+
+    played(act, FOREVER, timeout_ms=80)
+
+
+def test_a_batch_that_ended_half_way_is_brought_to_its_end() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        payloads = [b"%d" % number + bytes(60) for number in range(6)]
+        with pytest.raises(OutcomeUnknown, match="2 of 6 records are known to be written") as caught:
+            await client.partition(7).append_many(payloads)
+        cluster.faults = iter(())
+        sequences = await client.resolve(caught.value)
+        assert [cluster.records[7][sequence] for sequence in sequences] == payloads
+        assert cluster.records[7] == payloads
+
+    played(act, [Fault.FINE, *FOREVER], timeout_ms=80, batch_bytes_max=130)
+
+
+def test_what_is_too_old_is_not_done_again() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.partition(7).append(b"a")
+        cluster.faults = iter(())
+        for _ in range(REQUEST_WINDOW + 1):
+            await client.partition(7).append(b"x")
+        with pytest.raises(OutcomeUnknown, match="too old"):
+            await client.resolve(caught.value)
+        assert cluster.records[7].count(b"a") == 1
+
+    played(act, FOREVER, timeout_ms=80)
+
+
+def test_only_its_own_client_resolves_an_outcome() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.partition(7).append(b"a")
+        async with await latewood.connect_async(cluster.addresses) as other:
+            with pytest.raises(UsageError, match="of this very client"):
+                await other.resolve(caught.value)
+        with pytest.raises(UsageError):
+            await client.resolve(OutcomeUnknown("something else"))
+
+    played(act, FOREVER, timeout_ms=80)
+
+
+def test_nothing_is_written_where_nobody_is() -> None:
+    async def act() -> None:
+        async with await latewood.connect_async(["127.0.0.1:1"], timeout_ms=60, **HASTY) as client:
+            with pytest.raises(ClusterUnavailable, match=r"within 0\.06 s.*127\.0\.0\.1:1.*nothing was done"):
+                await client.partition(7).append(b"a")
+
+    asyncio.run(act())
+
+
+def test_a_limit_that_stays_reached_is_told() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(Overloaded, match="partition 7: queued_ops would be 9, at most 8"):
+            await client.partition(7).append(b"a")
+        assert not cluster.records
+
+    played(act, [Fault.FULL] * 10_000, timeout_ms=60)
+
+
+def test_a_doubt_outlives_a_limit_that_is_reached_later() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(OutcomeUnknown):
+            await client.partition(7).append(b"a")
+        assert cluster.records[7] == [b"a"]
+
+    played(act, [Fault.LOSE, *[Fault.FULL] * 10_000], timeout_ms=60)
+
+
+def test_a_teardown_is_not_repeated_in_doubt() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await client.partition(7).append(b"a")
+        with pytest.raises(OutcomeUnknown, match="look before you repeat"):
+            await client.tear_down(7)
+        assert sum(isinstance(one, TearDown) for one in cluster.seen) == 1
+
+    played(act, [Fault.FINE, Fault.LOSE])
+
+
+def test_a_foreign_cluster_is_refused() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del client
+        async with await latewood.connect_async(cluster.addresses, cluster_id="prod", timeout_ms=60, **HASTY) as other:
+            with pytest.raises(ClusterUnavailable, match="this is cluster 'fake'"):
+                await other.status()
+
+    played(act)
+
+
+@pytest.mark.parametrize("addresses", [[], "127.0.0.1:7300", ["127.0.0.1"], ["a:0"], ["a:70000"], [":7"], ["a:b"]])
+def test_addresses_are_looked_at(addresses: Any) -> None:
+    with pytest.raises(UsageError):
+        latewood.connect(addresses)
+
+
+def test_an_address_may_be_of_ipv6() -> None:
+    assert Address.parse("[::1]:7300") == ("::1", 7300)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"timeout": 1}, {"timeout_ms": 0}, {"timeout_ms": 300_001}, {"pipeline": REQUEST_WINDOW}, {"attempt_ms": 1.5}],
+)
+def test_options_are_looked_at(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        latewood.connect(["127.0.0.1:1"], **options)
+
+
+@pytest.mark.parametrize("payload", ["text", 7, None])
+def test_a_payload_is_bytes(payload: Any) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        for call in (client.partition(7).append(payload), client.partition(7).append_many([b"x", payload])):
+            with pytest.raises(UsageError, match="a payload is bytes"):
+                await call
+        assert not cluster.records
+
+    played(act)
+
+
+def test_a_closed_client_says_so() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del cluster
+        await client.close()
+        await client.close()
+        with pytest.raises(ClosedError):
+            await client.partition(7).append(b"x")
+        with pytest.raises(ClosedError):
+            await client.status()
+
+    played(act)
+
+
+def test_closing_waits_for_what_was_appended() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        calls = [asyncio.create_task(client.partition(7).append(b"x")) for _ in range(10)]
+        await asyncio.sleep(0)
+        await client.close()
+        assert sorted(await asyncio.gather(*calls)) == list(range(10))
+        assert len(cluster.records[7]) == 10
+
+    played(act, [Fault.LOSE, Fault.DROP])
+
+
+# -- who leads --------------------------------------------------------------------------------------------
+
+
+def test_the_leader_is_found_from_any_node() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        cluster.leader = 3
+        assert await client.partition(7).append(b"x") == 0
+        cluster.leader = 2
+        assert await client.partition(7).append(b"y") == 1
+
+    played(act)
+
+
+def test_a_leader_that_is_gone_is_looked_for_elsewhere() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await client.partition(7).append(b"x")
+        await cluster.stop(1)
+        cluster.leader = 2
+        assert await client.partition(7).append(b"y") == 1
+
+    played(act)
+
+
+def test_a_leader_that_cannot_be_reached_where_it_says_is_found_by_the_list() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        cluster.leader = 3
+        cluster.members[3] = "127.0.0.1:1"
+        assert await client.partition(7).append(b"x") == 0
+
+    played(act)
+
+
+# -- reading ----------------------------------------------------------------------------------------------
+
+
+async def filled(client: AsyncClient, count: int) -> None:
+    await client.partition(7).append_many([b"%d" % number for number in range(count)])
+
+
+def test_records_are_read_and_scanned() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del cluster
+        partition = client.partition(7)
+        assert [record async for record in partition.scan()] == []
+        with pytest.raises(NotFoundError, match="not written yet"):
+            await partition.read(0)
+        await filled(client, 3_000)
+        record = await partition.read(2_999)
+        assert record == (2_999, 3_999, 3_009, b"2999")
+        assert [one.sequence async for one in partition.scan()] == list(range(3_000))
+        assert [one.payload async for one in partition.scan(5, 8)] == [b"5", b"6", b"7"]
+        assert (await partition.info()).next_sequence == 3_000
+        with pytest.raises(NotFoundError, match="there is no partition 8"):
+            await client.partition(8).info()
+
+    played(act)
+
+
+def test_what_was_retired_is_lost_and_said_to_be() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await filled(client, 10)
+        cluster.first[7] = 4
+        with pytest.raises(DataLost) as caught:
+            await client.partition(7).read(2)
+        assert (caught.value.start, caught.value.stop) == (2, 4)
+        assert [one.sequence async for one in client.partition(7).scan()] == list(range(4, 10))
+        reader = await client.partition(7).reader("new")
+        assert reader.sequence == 4
+
+    played(act)
+
+
+def test_a_reader_goes_on_where_it_committed() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await filled(client, 5)
+        async with await client.partition(7).reader("billing") as reader:
+            assert await reader.lag() == 5
+            assert [(await reader.next()).payload for _ in range(2)] == [b"0", b"1"]  # type: ignore[union-attr]
+            await reader.commit()
+            assert await reader.next() is not None
+            assert (reader.sequence, reader.committed_sequence) == (3, 2)
+        with pytest.raises(ClosedError):
+            await reader.next()
+        again = await client.partition(7).reader("billing")
+        assert [record.payload for record in await again.poll(2)] == [b"2", b"3"]
+        assert [record.payload async for record in again] == [b"4"]
+        assert await again.poll() == []
+        assert await again.next() is None
+        await again.seek(sequence=1)
+        assert [record.sequence for record in await again.poll()] == [1, 2, 3, 4]
+        with pytest.raises(UsageError, match="ends at 5"):
+            await again.seek(sequence=6)
+        assert cluster.cursors == {(7, "billing"): 2}
+        await client.partition(7).remove_reader("billing")
+        assert (await client.partition(7).reader("billing")).sequence == 0
+
+    played(act, [Fault.FINE, Fault.LOSE, Fault.DROP, Fault.UNSURE])
+
+
+@pytest.mark.parametrize(("start", "sequence"), [("earliest", 0), ("latest", 5), (3, 3), ("resume", 0)])
+def test_a_reader_begins_where_it_is_told(start: Any, sequence: int) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await filled(client, 5)
+        reader = await client.partition(7).reader("r", start)
+        assert reader.sequence == reader.committed_sequence == sequence == cluster.cursors[7, "r"]
+
+    played(act)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "error"), [("r", "begin", UsageError), ("r", 9, UsageError), ("A b", 0, BadName)]
+)
+def test_a_reader_that_cannot_be_is_refused(name: str, start: Any, error: type[LatewoodError]) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del cluster
+        with pytest.raises(error):
+            await client.partition(7).reader(name, start)
+
+    played(act)
+
+
+def test_a_reader_waits_for_a_record() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await filled(client, 1)
+        reader = await client.partition(7).reader("r", "latest")
+        waiting = asyncio.create_task(reader.poll(timeout=None))
+        while not any(getattr(one, "wait_ms", 0) for one in cluster.seen):  # noqa: ASYNC110 - the node is a fake
+            await asyncio.sleep(0)
+        await client.partition(7).append(b"new")
+        assert [record.payload for record in await waiting] == [b"new"]
+        assert await reader.poll(timeout=0.01) == []
+
+    played(act)
+
+
+def test_a_reader_of_a_partition_that_began_anew_is_told() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del cluster
+        await filled(client, 5)
+        reader = await client.partition(7).reader("r", "latest")
+        await client.tear_down(7)
+        with pytest.raises(NotFoundError, match="torn down"):
+            await reader.next()
+
+    played(act)
+
+
+# -- the cluster ------------------------------------------------------------------------------------------
+
+
+def test_the_cluster_can_be_asked_and_changed() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        assert (await client.status()).leader == 1
+        assert (await client.status(cluster.addresses[1])).node_id == 2
+        assert await client.barrier(12, [7], timeout=1) == 12
+        assert await client.partition(7).barrier() == 99
+        assert (await client.add_node(4, "127.0.0.1:9")).voters == [1, 2, 3, 4]
+        assert (await client.remove_node(4)).voters == [1, 2, 3]
+        await client.transfer_leader(2)
+        assert (await client.status()).leader == 2
+        await filled(client, 2)
+        assert [info.next_sequence for info in await client.partitions()] == [2]
+
+    played(act)
+
+
+def test_a_silent_node_is_named() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await cluster.stop(2)
+        with pytest.raises(ClusterUnavailable, match=cluster.addresses[1]):
+            await client.status(cluster.addresses[1])
+
+    played(act)

@@ -1,0 +1,126 @@
+"""The client in a thread of its own: the same answers, from any thread."""
+
+import asyncio
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import latewood
+from latewood.errors import ClosedError, Forked, OutcomeUnknown, UsageError
+from latewood.replica.client_sync import Client
+from tests.replica.fake_cluster import FakeCluster, Fault
+
+
+@contextmanager
+def running(faults: list[Fault] | None = None) -> Iterator[FakeCluster]:
+    """Nodes in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def begin() -> FakeCluster:
+        return await FakeCluster(faults or []).__aenter__()
+
+    try:
+        cluster = asyncio.run_coroutine_threadsafe(begin(), loop).result()
+        yield cluster
+        asyncio.run_coroutine_threadsafe(cluster.__aexit__(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def connected(cluster: FakeCluster, **options: Any) -> Client:
+    return latewood.connect(cluster.addresses, pause_first_ms=1, **options)
+
+
+def test_a_partition_is_a_log() -> None:
+    with running([Fault.LOSE, Fault.MOVED]) as cluster, connected(cluster) as client:
+        partition = client.partition(7)
+        assert partition.append(b"a") == 0
+        assert partition.append_many(one for one in (b"b", b"c")) == [1, 2]
+        assert partition.read(1).payload == b"b"
+        assert [record.payload for record in partition.scan()] == [b"a", b"b", b"c"]
+        assert [record.sequence for record in partition.scan(1, 2)] == [1]
+        with partition.reader("billing") as reader:
+            assert reader.next() is not None
+            assert [record.payload for record in reader.poll(1)] == [b"b"]
+            reader.commit()
+            assert (reader.lag(), reader.sequence, reader.committed_sequence) == (1, 2, 2)
+        with partition.reader("billing") as reader:
+            assert [record.payload for record in reader] == [b"c"]
+            reader.seek(sequence=0)
+            assert next(reader.follow()).payload == b"a"
+        partition.remove_reader("billing")
+        assert partition.info().next_sequence == 3
+        assert partition.barrier() == 99
+
+
+def test_the_cluster_can_be_asked_and_changed() -> None:
+    with running() as cluster, connected(cluster) as client:
+        client.partition(7).append(b"a")
+        assert client.status().leader == 1
+        assert client.barrier(5) == 5
+        assert client.add_node(4, "127.0.0.1:9").voters == [1, 2, 3, 4]
+        assert client.remove_node(4).voters == [1, 2, 3]
+        client.transfer_leader(3)
+        assert client.status(cluster.addresses[2]).role == "leader"
+        client.tear_down(7)
+        assert client.partitions() == []
+
+
+def test_threads_share_requests_and_every_record_is_there_once() -> None:
+    with running([Fault.LOSE, Fault.FINE, Fault.DROP]) as cluster, connected(cluster) as client:
+        with ThreadPoolExecutor(8) as pool:
+            sequences = list(pool.map(client.partition(7).append, (b"%d" % number for number in range(200))))
+        assert [cluster.records[7][sequence] for sequence in sequences] == [b"%d" % number for number in range(200)]
+        assert len(cluster.records[7]) == 200
+
+
+def test_an_unknown_outcome_is_resolved() -> None:
+    with running([Fault.LOSE] * 1_000) as cluster, connected(cluster, timeout_ms=50) as client:
+        with pytest.raises(OutcomeUnknown) as caught:
+            client.partition(7).append(b"a")
+        cluster.faults = iter(())
+        assert client.resolve(caught.value) == [0]
+        assert cluster.records[7] == [b"a"]
+
+
+def test_a_closed_client_says_so() -> None:
+    with running() as cluster:
+        client = connected(cluster)
+        client.close()
+        client.close()
+        with pytest.raises(ClosedError, match="connect again"):
+            client.partition(7).append(b"a")
+
+
+def test_a_client_that_cannot_be_leaves_no_thread() -> None:
+    before = threading.active_count()
+    with pytest.raises(UsageError):
+        latewood.connect([])
+    assert threading.active_count() == before
+
+
+def _in_child(client: Client, outcome: Any) -> None:
+    try:
+        client.partition(7).append(b"a")
+    except Forked:
+        outcome.value = 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_process_needs_its_own_client() -> None:
+    context = multiprocessing.get_context("fork")
+    with running() as cluster, connected(cluster) as client:
+        outcome = context.Value("i", 0)
+        child = context.Process(target=_in_child, args=(client, outcome))
+        child.start()
+        child.join(60)
+        assert outcome.value == 1

@@ -1,0 +1,183 @@
+"""Real processes on loopback: writers go on while nodes are killed, and nothing that was acknowledged is lost."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import latewood
+from latewood.replica.client_async import AsyncClient
+from latewood.replica.replies import StatusReply
+from latewood.replica.requests import Append
+from tests.replica.processes import ClusterProcesses
+
+pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.slow
+
+PARTITION: Final = 7
+PATIENCE_S: Final = 60.0
+
+
+class Told:
+    """What a writer was told: payload by sequence."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[int, bytes] = {}
+        self.is_over = False
+
+    async def write(self, client: AsyncClient, name: str, partition: int = PARTITION) -> None:
+        number = 0
+        while not self.is_over:
+            payload = f"{name}-{number}".encode()
+            sequence = await client.partition(partition).append(payload)
+            assert sequence not in self.acknowledged, "no two records have one number"
+            self.acknowledged[sequence] = payload
+            number += 1
+
+    async def grows_by(self, count: int) -> None:
+        target = len(self.acknowledged) + count
+        await until(lambda: len(self.acknowledged) >= target)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - it happens in other processes
+            await asyncio.sleep(0.01)
+
+
+async def status_when(client: AsyncClient, address: str, holds: Callable[[StatusReply], bool]) -> StatusReply:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                status = await client.status(address)
+                if holds(status):
+                    return status
+            except latewood.UnavailableError:
+                pass
+            await asyncio.sleep(0.02)
+
+
+async def records(client: AsyncClient, partition: int = PARTITION) -> list[bytes]:
+    return [record.payload async for record in client.partition(partition).scan()]
+
+
+def check(told: Told, found: list[bytes]) -> None:
+    """Everything acknowledged is where it was said to be, and nothing is there twice."""
+    for sequence, payload in told.acknowledged.items():
+        assert found[sequence] == payload
+    assert len(set(found)) == len(found)
+
+
+def test_a_killed_leader_loses_nothing_and_a_writer_goes_on(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        told = Told()
+        async with await latewood.connect_async(cluster.seeds) as client:
+            writers = [asyncio.create_task(told.write(client, f"w{number}")) for number in range(8)]
+            await told.grows_by(200)
+            killed = (await client.status()).leader
+            cluster.nodes[killed].kill()
+            await told.grows_by(200)
+            status = await client.status()
+            assert status.leader not in (0, killed)
+            cluster.nodes[killed].start()
+            await told.grows_by(200)
+            told.is_over = True
+            await asyncio.gather(*writers)
+            found = await records(client)
+            check(told, found)
+            end = (await status_when(client, cluster.addresses[status.leader], lambda _: True)).committed
+            await status_when(client, cluster.addresses[killed], lambda one: one.applied >= end)
+            stale = [one async for one in client.partition(PARTITION).scan(stale=True)]
+            assert [one.payload for one in stale] == found
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_all_nodes_killed_at_once_come_back_with_everything(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        told = Told()
+        async with await latewood.connect_async(cluster.seeds) as client:
+            writers = [
+                asyncio.create_task(told.write(client, f"w{number}", partition))
+                for number, partition in enumerate((7, 7))
+            ]
+            await told.grows_by(100)
+            for node in cluster.nodes.values():
+                node.kill()
+            for node in cluster.nodes.values():
+                node.start()
+            await told.grows_by(100)
+            told.is_over = True
+            await asyncio.gather(*writers)
+            check(told, await records(client))
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        told = Told()
+        async with await latewood.connect_async(cluster.seeds) as client:
+            writers = [asyncio.create_task(told.write(client, f"w{number}")) for number in range(4)]
+            await told.grows_by(50)
+            paused = (await client.status()).leader
+            cluster.nodes[paused].send(signal.SIGSTOP)
+            await told.grows_by(50)
+            cluster.nodes[paused].send(signal.SIGCONT)
+            await told.grows_by(50)
+            told.is_over = True
+            await asyncio.gather(*writers)
+            await status_when(client, cluster.addresses[paused], lambda one: one.leader not in (0, paused))
+            check(told, await records(client))
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_repeated_request_is_answered_and_not_done_again(tmp_path: Path) -> None:
+    """Across a change of leader and a restart of all: the answers are part of the partition."""
+    from latewood.replica.client_link import open_link  # noqa: PLC0415 - one test speaks for itself
+
+    async def append(cluster: ClusterProcesses, client: AsyncClient, number: int, payloads: list[bytes]) -> list[int]:
+        leader = (await status_when(client, next(iter(cluster.seeds)), lambda one: one.leader != 0)).leader
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for address in [cluster.addresses[leader], *cluster.seeds]:
+                    link = await open_link(address, "trial", None, 5.0)
+                    reply = await link.send(Append(0, PARTITION, b"c" * 16, number, payloads))
+                    link.close()
+                    if type(reply).__name__ == "Appended":
+                        return list(reply.sequences)  # type: ignore[union-attr]
+                await asyncio.sleep(0.05)
+
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            first = await append(cluster, client, 1, [b"a", b"b"])
+            assert await append(cluster, client, 1, [b"a", b"b"]) == first
+            for node in cluster.nodes.values():
+                node.kill()
+            for node in cluster.nodes.values():
+                node.start()
+            assert await append(cluster, client, 1, [b"a", b"b"]) == first == [0, 1]
+            assert await append(cluster, client, 2, [b"c"]) == [2]
+            assert await records(client) == [b"a", b"b", b"c"]
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_graceful_stop_hands_over(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await client.partition(PARTITION).append(b"x")
+            leader = (await client.status()).leader
+            assert cluster.nodes[leader].end() == 0
+            assert await client.partition(PARTITION).append(b"y") == 1
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))

@@ -1,0 +1,111 @@
+"""Nodes come and go, lag and catch up by snapshots: in real processes."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import latewood
+from latewood.replica.client_async import AsyncClient
+from tests.replica.processes import ClusterProcesses
+from tests.replica.test_cluster import PARTITION, status_when
+
+pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.slow
+
+SMALL: Final = "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 65536\n[limits]\npayload_bytes_max = 65536\n"
+
+
+async def fill(client: AsyncClient, count: int, partition: int = PARTITION) -> None:
+    handle = client.partition(partition)
+    for start in range(0, count, 100):
+        await handle.append_many([b"%d" % number + bytes(500) for number in range(start, start + 100)])
+
+
+async def stale(address: str, partition: int = PARTITION) -> list[bytes]:
+    """Return what one node has."""
+    async with await latewood.connect_async([address]) as client:
+        return [record.payload async for record in client.partition(partition).scan(stale=True)]
+
+
+def test_a_node_that_lags_behind_the_log_catches_up_by_a_snapshot(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await fill(client, 100)
+            leader = (await client.status()).leader
+            lagging = next(node for node in cluster.nodes if node != leader)
+            cluster.nodes[lagging].kill()
+            others = [node for node in cluster.nodes if node != lagging]
+            await client.partition(9).append(b"of another partition")
+            for _ in range(4):
+                await fill(client, 300)
+                await asyncio.sleep(0.5)
+            for node in others:
+                await status_when(client, cluster.addresses[node], lambda one: one.first_index > 150)
+            cluster.nodes[lagging].start()
+            end = (await client.status()).committed
+            await status_when(client, cluster.addresses[lagging], lambda one: one.applied >= end)
+            expected = [record.payload async for record in client.partition(PARTITION).scan()]
+            assert len(expected) == 1_300
+            assert await stale(cluster.addresses[lagging]) == expected
+            assert await stale(cluster.addresses[lagging], 9) == [b"of another partition"]
+            assert "a snapshot is installed" in cluster.nodes[lagging].log.read_text()
+            await fill(client, 100)
+            # It can lead: it has everything.
+            await client.transfer_leader(lagging)
+            await client.partition(PARTITION).append(b"x")
+            assert (await client.status(cluster.addresses[lagging])).leader == lagging
+
+    with ClusterProcesses(tmp_path, extra=SMALL) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_node_is_added_and_another_removed(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await fill(client, 300)
+            cluster.nodes[4].start("--join")
+            members = await client.add_node(4, cluster.addresses[4])
+            assert sorted(members.voters) == [1, 2, 3, 4]
+            leader = (await client.status()).leader
+            members = await client.remove_node(leader)
+            assert sorted(members.voters) == sorted({1, 2, 3, 4} - {leader})
+            cluster.nodes[leader].kill()
+            await fill(client, 100)
+            end = (await client.status()).committed
+            await status_when(client, cluster.addresses[4], lambda one: one.applied >= end)
+            assert len(await stale(cluster.addresses[4])) == 400
+            assert 4 in {one.node_id for one in (await client.status()).nodes}
+
+    with ClusterProcesses(tmp_path, spare=1, extra=SMALL) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_partition_is_removed_and_begins_anew(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await fill(client, 100)
+            await client.tear_down(PARTITION)
+            assert await client.partitions() == []
+            assert await client.partition(PARTITION).append(b"anew") == 0
+            assert [record.payload async for record in client.partition(PARTITION).scan()] == [b"anew"]
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_named_reader_goes_on_where_it_was_on_any_node(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            handle = client.partition(PARTITION)
+            await handle.append_many([b"a", b"b", b"c"])
+            async with await handle.reader("billing") as reader:
+                assert (await reader.next()).payload == b"a"  # type: ignore[union-attr]
+                await reader.commit()
+            cluster.nodes[(await client.status()).leader].kill()
+            async with await handle.reader("billing") as reader:
+                assert (await reader.next()).payload == b"b"  # type: ignore[union-attr]
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))

@@ -1,0 +1,187 @@
+"""Mutual TLS 1.3 with certificates of the cluster's own: who is let in, and who is not."""
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import latewood
+from latewood.errors import ClusterUnavailable, UsageError
+from latewood.fs import PosixFS
+from latewood.replica.certificates import authority_names, client_names, make_certificates, node_names
+from latewood.replica.tls import Credentials, client_context, node_id_of, server_context
+from tests.replica.fake_cluster import FakeCluster
+
+NOW = datetime.now(UTC)
+
+
+def made(directory: Path, *, now: datetime = NOW, days: int = 365, nodes: int = 3) -> Path:
+    hosts = dict.fromkeys(range(1, nodes + 1), "127.0.0.1")
+    make_certificates(PosixFS(), directory, hosts, cluster_id="trial", now=now, days=days)
+    return directory
+
+
+def of_node(directory: Path, node_id: int) -> Credentials:
+    return Credentials(authority_names(directory).certificate, *node_names(directory, node_id))
+
+
+def of_client(directory: Path) -> Credentials:
+    return Credentials(authority_names(directory).certificate, *client_names(directory))
+
+
+def appended(server: ssl.SSLContext, tls: Any, *, count: int = 1) -> int:
+    """Append one record to a node with this context, as a client with that; return its sequence."""
+
+    async def act() -> int:
+        async with FakeCluster(tls=server, count=count) as cluster:
+            options: dict[str, Any] = {"timeout_ms": 300, "pause_first_ms": 10}
+            async with await latewood.connect_async(cluster.addresses, tls=tls, **options) as client:
+                return await client.partition(7).append(b"secret")
+
+    return asyncio.run(act())
+
+
+def test_whoever_has_a_certificate_of_the_authority_is_let_in(tmp_path: Path) -> None:
+    made(tmp_path)
+    server = server_context(of_node(tmp_path, 1))
+    assert appended(server, client_context(of_client(tmp_path))) == 0
+    names = client_names(tmp_path)
+    ca = authority_names(tmp_path).certificate
+    assert appended(server, {"cert": names.certificate, "key": names.key, "ca": ca}) == 0
+
+
+def test_the_conversation_is_tls_1_3_and_both_ends_are_known(tmp_path: Path) -> None:
+    made(tmp_path)
+
+    async def act() -> tuple[str, int, int]:
+        seen: list[int] = []
+
+        def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            del reader
+            seen.append(node_id_of(writer.get_extra_info("peercert")))
+            writer.close()
+
+        server = await asyncio.start_server(take, "127.0.0.1", 0, ssl=server_context(of_node(tmp_path, 2)))
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            context = client_context(of_node(tmp_path, 3))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+            await reader.read()
+            version = writer.get_extra_info("ssl_object").version()
+            found = version, node_id_of(writer.get_extra_info("peercert")), seen[0]
+            writer.close()
+            return found
+
+    assert asyncio.run(act()) == ("TLSv1.3", 2, 3)
+
+
+def test_another_authority_is_not_believed(tmp_path: Path) -> None:
+    ours, theirs = made(tmp_path / "ours"), made(tmp_path / "theirs")
+    with pytest.raises(ClusterUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        appended(server_context(of_node(theirs, 1)), client_context(of_client(ours)))
+    stranger = of_client(theirs)._replace(authority=authority_names(ours).certificate)
+    with pytest.raises(ClusterUnavailable):
+        appended(server_context(of_node(ours, 1)), client_context(stranger))
+
+
+@pytest.mark.parametrize("who", ["node", "client"])
+def test_a_certificate_that_has_run_out_is_refused(tmp_path: Path, who: str) -> None:
+    made(tmp_path)
+    expired = node_names(tmp_path, 1) if who == "node" else client_names(tmp_path)
+    for path in expired:
+        path.unlink()
+    made(tmp_path, now=NOW - timedelta(days=30), days=7)
+    with pytest.raises(ClusterUnavailable):
+        appended(server_context(of_node(tmp_path, 1)), client_context(of_client(tmp_path)))
+
+
+def test_whoever_shows_no_certificate_is_refused(tmp_path: Path) -> None:
+    made(tmp_path)
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    bare.check_hostname = False
+    bare.load_verify_locations(authority_names(tmp_path).certificate)
+    with pytest.raises(ClusterUnavailable):
+        appended(server_context(of_node(tmp_path, 1)), bare)
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_tls_1_2_is_refused(tmp_path: Path) -> None:
+    made(tmp_path)
+    old = client_context(of_client(tmp_path))
+    old.minimum_version = ssl.TLSVersion.TLSv1_2
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ClusterUnavailable, match=r"version|[Rr]eset"):
+        appended(server_context(of_node(tmp_path, 1)), old)
+    old_server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    old_server.load_cert_chain(*node_names(tmp_path, 1))
+    old_server.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ClusterUnavailable):
+        appended(old_server, client_context(of_client(tmp_path)))
+
+
+def test_plain_text_is_refused_by_either_side(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(ClusterUnavailable):
+        appended(server_context(of_node(tmp_path, 1)), None)
+
+
+def test_a_node_that_says_it_is_another_is_refused(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(ClusterUnavailable, match="says it is node 1, and its certificate is of node 2"):
+        appended(server_context(of_node(tmp_path, 2)), client_context(of_client(tmp_path)))
+
+
+def test_a_client_cannot_pass_for_a_node(tmp_path: Path) -> None:
+    made(tmp_path)
+    with pytest.raises(ClusterUnavailable):  # Its certificate may not be shown by a server at all.
+        appended(server_context(of_client(tmp_path)), client_context(of_client(tmp_path)))
+
+
+def test_what_is_there_stays_and_signs_what_is_added(tmp_path: Path) -> None:
+    made(tmp_path, nodes=1)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    added = make_certificates(PosixFS(), tmp_path, {1: "a", 4: "b.example"}, cluster_id="trial", now=NOW)
+    assert sorted(path.name for path in added) == ["node-4.key", "node-4.pem"]
+    assert before.items() <= {path.name: path.read_bytes() for path in tmp_path.iterdir()}.items()
+    assert appended(server_context(of_node(tmp_path, 1)), client_context(of_node(tmp_path, 4))) == 0
+
+
+def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
+    made(tmp_path)
+    assert {path.stat().st_mode & 0o077 for path in tmp_path.glob("*.key")} == {0}
+
+
+@pytest.mark.parametrize("name", ["ca.key", "ca.pem", "node-1.pem", "client.key"])
+def test_half_of_a_pair_is_no_pair(tmp_path: Path, name: str) -> None:
+    made(tmp_path)
+    (tmp_path / name).unlink()
+    with pytest.raises(UsageError, match=name):
+        made(tmp_path)
+
+
+def test_an_authority_must_be_one(tmp_path: Path) -> None:
+    made(tmp_path)
+    (tmp_path / "ca.pem").write_bytes((tmp_path / "client.pem").read_bytes())
+    with pytest.raises(UsageError, match="is not the key of"):
+        made(tmp_path, nodes=4)
+    (tmp_path / "ca.key").write_bytes(b"nothing")
+    with pytest.raises(UsageError, match="no authority"):
+        made(tmp_path, nodes=4)
+
+
+@pytest.mark.parametrize("field", ["authority", "certificate", "key"])
+def test_files_that_cannot_be_used_are_named(tmp_path: Path, field: str) -> None:
+    made(tmp_path)
+    damaged = tmp_path / "damaged"
+    damaged.write_bytes(b"nothing")
+    for path in (damaged, tmp_path / "missing"):
+        with pytest.raises(UsageError, match=path.name):
+            client_context(of_client(tmp_path)._replace(**{field: path}))
+
+
+def test_a_tls_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="cert, key and ca"):
+        latewood.connect(["127.0.0.1:1"], tls={"cert": "x"})
