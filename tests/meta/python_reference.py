@@ -28,7 +28,7 @@ to do about each: [operating](../guide/operating.md#when-an-error-says-). A payl
 
 `latewood.__version__` is the version of the package.
 """
-_FUNCTIONS: Final = ("open",)
+_FUNCTIONS: Final = ("open", "connect", "connect_async")
 _CLASSES: Final = (
     "Queue",
     "Reader",
@@ -43,6 +43,8 @@ _CLASSES: Final = (
     "DatabaseReader",
     "DatabaseOptions",
     "DatabaseRecord",
+    "Client",
+    "AsyncClient",
 )
 _RECORD: Final = {
     "sequence": "Its number in the log, which never changes.",
