@@ -53,6 +53,9 @@ TIMESTAMP_NS_MAX: Final = (1 << 63) - 1
 CHUNK_LEVEL_MAX: Final = 22
 """zstd knows no higher level."""
 
+READER_PREFIX_OWN: Final = "latewood-"
+"""How the names of readers begin that are ours, such as a store's in its logs: no policy calls them silent."""
+
 KEY_BYTES_MAX: Final = 64 * KiB
 """A key picks a shard and is compared; what is longer belongs into the payload."""
 

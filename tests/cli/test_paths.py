@@ -210,6 +210,11 @@ def test_a_database_is_sealed_shard_by_shard(home: Path) -> None:
     assert "nothing to seal" in run("seal", home / "lake/clicks").stderr
 
 
+def test_a_shard_is_not_cleaned_behind_its_store(home: Path) -> None:
+    command = ("cleanup", home / SHARD, "--ignore-readers-silent-for", "1ms", "--max-bytes", "0", "--yes")
+    assert "`latewood flush` lets it go" in complaint(*command, code=2)
+
+
 def test_a_shard_is_not_appended_to_behind_its_store(home: Path) -> None:
     assert f"is a shard of the store {home / 'lake'}" in complaint("append", home / SHARD, code=2, stdin="x\n")
     assert len(rows("cat", home / "lake/clicks")) == 3

@@ -163,6 +163,15 @@ def test_a_reader_that_has_been_silent_for_too_long_holds_nothing_back(desk: Des
         assert log.cleanup() == [0, 1, 2]
 
 
+def test_a_reader_of_ours_is_never_called_silent(desk: Desk) -> None:
+    """A store's own reader holds back what no chunk has yet, however long nothing was flushed."""
+    log = filled(desk, retention=RetentionPolicy(ignore_readers_silent_ms=1, max_bytes=0))
+    log.reader("latewood-flush", start=2).close()
+    log.reader("mine", start=0).close()
+    desk.clock.advance(ms=HOUR_MS)
+    assert log.cleanup() == [0]
+
+
 def test_a_log_whose_readers_are_all_silent_keeps_what_its_policy_says(desk: Desk) -> None:
     policy = RetentionPolicy(ignore_readers_silent_ms=HOUR_MS)
     log = filled(desk, retention=policy)

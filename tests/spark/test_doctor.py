@@ -4,7 +4,7 @@ import pytest
 
 from latewood.spark.doctor import SparkFacts, diagnose
 from latewood.spark.java import parse_version
-from latewood.spark.local_session import is_remote
+from latewood.spark.local_session import is_alone, is_remote
 
 SOUND = SparkFacts(
     python="3.11.7",
@@ -21,6 +21,22 @@ SOUND = SparkFacts(
 
 def advice(facts: SparkFacts) -> dict[str, str]:
     return {check.check: check.advice for check in diagnose(facts) if check.advice}
+
+
+@pytest.mark.parametrize(
+    ("master", "alone"),
+    [
+        ("local[*,3]", True),
+        ("local", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077", True),
+        ("spark://host:7077", False),
+        ("yarn", False),
+        ("k8s://https://host:6443", False),
+    ],
+)
+def test_only_executors_on_this_machine_are_talked_to_by_loopback(master: str, *, alone: bool) -> None:
+    assert is_alone(master) is alone
 
 
 def test_a_sound_setup_needs_no_advice() -> None:

@@ -67,6 +67,7 @@ def test_only_sparks_own_processes_are_settled() -> None:
 def test_a_worker_of_sparks_has_little_left_to_search(spark: "SparkSession") -> None:
     spark.dataSource.register(HeapSource)
     counts = spark.read.format("heap").load().collect()
+    assert counts
     assert all(frozen > 10_000 > searched for frozen, searched in counts), counts
 
 

@@ -10,7 +10,7 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.human import format_size
 from latewood.cli.opening import open_to_change, open_to_read
 from latewood.cli.output import Output, output_format
-from latewood.cli.place import is_store
+from latewood.cli.place import check_no_shard, is_store
 from latewood.cli.store_argument import database_at
 from latewood.errors import UsageError
 from latewood.log.listing import SegmentInfo, list_segments
@@ -53,6 +53,7 @@ def cleanup(
             f"{directory} is of a store, which cleans its logs itself: `latewood flush` lets them go of what is in "
             "chunks, and `latewood retain` lets go of chunks"
         )
+    check_no_shard(directory, "`latewood flush` lets it go of what is in chunks")
     policy = RetentionPolicy(max_bytes=max_bytes, max_age_ms=max_age, ignore_readers_silent_ms=silent)
     with open_to_read(directory) if dry_run else open_to_change(directory) as log:
         log.retention = policy

@@ -86,7 +86,7 @@ def open_store(root: Path, mode: "Mode" = "r", engine: "Engine | None" = None) -
         raise no_store(root)
     from latewood.runtime import Store  # noqa: PLC0415 - LMDB and Arrow are loaded only when a command runs
 
-    store = Store.open(root, mode=mode)
+    store = Store.open(root if engine is None else root.absolute(), mode=mode)  # Executors have another directory.
     store.engine = engine
     return store
 

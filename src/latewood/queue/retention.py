@@ -1,7 +1,8 @@
 """Which segments may go.  Pure.
 
 A sealed segment may go once every reader has passed it.  Without readers nothing goes, unless the policy says how
-much or how long to keep.  A reader that has been silent for longer than the policy allows holds nothing back.
+much or how long to keep.  A reader that has been silent for longer than the policy allows holds nothing back, unless it
+is one of ours.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from latewood.errors import UsageError
+from latewood.limits import READER_PREFIX_OWN
 
 _MS = 1_000_000
 
@@ -96,7 +98,7 @@ def plan(
 
 def _is_ignored(reader: ReaderState, policy: RetentionPolicy, now_ns: int) -> bool:
     silent_ms = policy.ignore_readers_silent_ms
-    if silent_ms is None or not reader.committed_at_ns:
+    if silent_ms is None or not reader.committed_at_ns or reader.name.startswith(READER_PREFIX_OWN):
         return False
     return now_ns - reader.committed_at_ns > silent_ms * _MS
 

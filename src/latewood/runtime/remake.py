@@ -5,6 +5,7 @@ there gets a name of its own.  4. The new one gets the store's name.  A cut befo
 made again; nothing else is ever changed.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -67,7 +68,7 @@ def remake_catalog(
     fs, layout = PosixFS(), check_is_store(root)
     lock = None if dry_run else fs.lock(layout.catalog.with_name(layout.catalog.name + _LOCK_SUFFIX))
     try:
-        with _new_catalog(fs, layout) as made:
+        with _new_catalog(fs, layout, f"dry-{os.getpid()}" if dry_run else "new") as made:
             reports = _rebuilt(fs, layout, made, engine, progress)
             return Remade(reports, None if dry_run else _put_in_place(fs, layout, made))
     finally:
@@ -76,9 +77,9 @@ def remake_catalog(
 
 
 @contextmanager
-def _new_catalog(fs: PosixFS, layout: StoreLayout) -> Iterator[Path]:
+def _new_catalog(fs: PosixFS, layout: StoreLayout, suffix: str) -> Iterator[Path]:
     """Yield the path of a catalog that is made anew; whatever is left of it at the end is removed."""
-    path = layout.catalog.with_name(f"{layout.catalog.name}.new")
+    path = layout.catalog.with_name(f"{layout.catalog.name}.{suffix}")
     leftovers = [path, *(path.with_name(path.name + suffix) for suffix in _LEFT_BY_LMDB)]
     try:
         _remove(fs, leftovers)  # Of a run that was cut.

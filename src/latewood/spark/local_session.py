@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from latewood.errors import NotFoundError
 from latewood.spark.java import SHIM, java_home
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 _LOOPBACK: Final = "127.0.0.1"
 SETTINGS: Final[Mapping[str, str]] = {
     "spark.master": "local[*,3]",  # Plain local[*] never tries a task again.
-    "spark.driver.host": _LOOPBACK,
-    "spark.driver.bindAddress": _LOOPBACK,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -31,6 +30,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),  # A third off the time of a small micro-batch.
 }
 """What a session gets that nobody has set otherwise."""
+_ALONE: Final[Mapping[str, str]] = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+"""What one gets besides whose executors are all on this machine; others could not call back."""
 
 
 def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
@@ -51,8 +52,10 @@ def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
     if is_remote(chosen, os.environ):
         settings: Mapping[str, str] = chosen
     else:
-        prepare_environment()
         settings = {**SETTINGS, **chosen}
+        alone = is_alone(settings["spark.master"])
+        prepare_environment(alone=alone)
+        settings = {**(_ALONE if alone else {}), **settings}
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -65,7 +68,12 @@ def is_remote(chosen: Mapping[str, str], environ: Mapping[str, str]) -> bool:
     return remote.startswith("sc://")
 
 
-def prepare_environment() -> None:
+def is_alone(master: str) -> bool:
+    """Say whether a master has its executors on this machine only: none, or one that is reached by loopback.  Pure."""
+    return master.startswith("local") or urlsplit(master).hostname in (_LOOPBACK, "localhost")
+
+
+def prepare_environment(*, alone: bool = True) -> None:
     """Set what Spark reads from the environment before it starts: interpreter, address, Java.  What is set stays.
 
     Raises:
@@ -73,7 +81,8 @@ def prepare_environment() -> None:
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    if alone:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     if java_home() is None:
         os.environ["JAVA_HOME"] = str(_packaged_java())
 

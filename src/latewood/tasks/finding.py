@@ -1,6 +1,7 @@
 """Reads chunks of which nothing is known but their names, as they are found on disk and in the archive."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -77,17 +78,16 @@ def _found(find: ChunkFind, tools: Tools) -> ChunkFound:
 
 def _read(find: ChunkFind, source: Source, tools: Tools, problems: list[str]) -> ChunkRead | None:
     """Return a chunk; None if it is another database's."""
-    try:
+    with closing(source):
         found = ChunkRead(None, digest_of(source), _key_id(find.name, source))
-        with ChunkReader(source, tools.keys) as reader:
-            if reader.meta.database_id != find.database_id:
-                return None
-            return found._replace(meta=reader.verify(), key_id=reader.key_id)
-    except _UNREADABLE as error:
-        problems.append(str(error))
-        return found
-    finally:
-        source.close()
+        try:
+            with ChunkReader(source, tools.keys) as reader:
+                if reader.meta.database_id != find.database_id:
+                    return None
+                return found._replace(meta=reader.verify(), key_id=reader.key_id)
+        except _UNREADABLE as error:
+            problems.append(str(error))
+            return found
 
 
 def _key_id(name: ChunkName, source: Source) -> str | None:

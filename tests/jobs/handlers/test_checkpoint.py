@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from latewood.archive.keys import KeyRing
 from latewood.catalog.tables import Component, JobKind, Pending
 from latewood.errors import NotFoundError
 from latewood.jobs import Outcome
@@ -52,6 +53,21 @@ def test_a_chunk_that_is_not_sound_keeps_the_log_and_is_mended_from_it(tmp_path:
         lake.run(JobKind.CHECKPOINT)
         assert lake.logs[DB, 0].first_sequence == 60
         lake.check()
+
+
+def test_a_chunk_behind_one_that_is_broken_is_not_asked_about(tmp_path: Path) -> None:
+    """Its key is missing, which would fail the job; but what is behind a broken chunk stays in the log anyway."""
+    with Lake(tmp_path / "lake") as lake:
+        lake.flush(20)
+        lake.keys = lake.keys_to_read = KeyRing({"k": bytes(range(32))}, "k")
+        lake.flush(20)
+        lake.keys = lake.keys_to_read = None
+        break_file(lake, lake.live(0)[0])
+        break_file(lake, lake.live(1)[0])
+        lake.manager.enqueue(JobKind.CHECKPOINT, db_id=DB)
+        assert lake._pool.run_next() is Outcome.COMPLETED
+        (job,) = [job for job in lake.manager.jobs() if job.kind == MEND]
+        assert job.payload == {"chunk_ids": [lake.live(shard)[0].chunk_id for shard in (0, 1)]}
 
 
 def test_a_verified_object_is_proof_enough(tmp_path: Path) -> None:

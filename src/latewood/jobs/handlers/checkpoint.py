@@ -36,24 +36,26 @@ def checkpoint(attempt: Attempt) -> Result:
     """Let verified records leave the logs, and enqueue a repair for chunks that are not what they should be."""
     generation, states, rows = attempt.context.read(lambda view: _snapshot(view, attempt))
     firsts = {shard: attempt.db.log(shard).first_sequence for shard in attempt.shards}
-    candidates = [row for row in live_rows(rows) if row.record.sequence_max >= firsts[row.record.shard]]
-    with closing(_Proofs(attempt, candidates)) as proofs:
-        for shard in attempt.shards:
-            log, last_applied = attempt.db.log(shard), states.get(shard, WalStateRecord()).last_applied_sequence
-            end = verified_end(live_rows(rows, shard), firsts[shard], last_applied, proofs.is_sound)
-            release_log(attempt, log, end)
-            if end >= last_applied:
-                _note(attempt, shard, generation)
-            attempt.context.progress(shard + 1, len(attempt.shards))
-    return mending(attempt, proofs.broken)
+    broken: list[ChunkId] = []
+    for shard in attempt.shards:
+        log, last_applied = attempt.db.log(shard), states.get(shard, WalStateRecord()).last_applied_sequence
+        own = live_rows(rows, shard)
+        with closing(_Proofs(attempt, [row for row in own if row.record.sequence_max >= firsts[shard]])) as proofs:
+            end = verified_end(own, firsts[shard], last_applied, proofs.is_sound)
+        broken += proofs.broken
+        release_log(attempt, log, end)
+        if end >= last_applied:
+            _note(attempt, shard, generation)
+        attempt.context.progress(shard + 1, len(attempt.shards))
+    return mending(attempt, broken)
 
 
 class _Proofs:
-    """Looks at chunks, in order and some ahead of whoever asks, as far as the engine likes."""
+    """Looks at the chunks of a shard, in order and some ahead of whoever asks, as far as the engine likes."""
 
     def __init__(self, attempt: Attempt, rows: Sequence[Row]) -> None:
         self._looked = looked_at_all(attempt, [row.chunk_id for row in rows], partial(_look_of, attempt))
-        self._known: dict[ChunkId, bool] = {}
+        self._known: dict[ChunkId, Looked] = {}
         self.broken: list[ChunkId] = []
         """Those that were asked about and are not what they should be."""
 
@@ -63,10 +65,11 @@ class _Proofs:
             looked = next(self._looked, None)
             if looked is None:
                 return False
-            self._known[looked.chunk_id] = _is_proved(looked)
-        if not self._known[row.chunk_id]:
+            self._known[looked.chunk_id] = looked
+        is_proved = _is_proved(self._known[row.chunk_id])
+        if not is_proved:
             self.broken.append(row.chunk_id)
-        return self._known[row.chunk_id]
+        return is_proved
 
     def close(self) -> None:
         """Call off what nobody will ask about."""
