@@ -83,24 +83,35 @@ def flush(
         return done if keep_log else [*done, *_run(store, "checkpoint", names)]
 
 
-def compact(spark: "SparkSession", path: str | Path, *, lanes: int | None = None, **payload: Any) -> list[JobReport]:
-    """Make few large chunks of many small ones; `target_bytes`, `grace_ms` and `eager` are as in the job's payload.
+def compact(
+    spark: "SparkSession",
+    path: str | Path,
+    *,
+    target_bytes: int | None = None,
+    grace_ms: int | None = None,
+    eager: bool = False,
+    lanes: int | None = None,
+) -> list[JobReport]:
+    """Make few large chunks of many small ones; what is not given is as the database has it.
 
     Raises:
         JobFailed, Locked: as `flush`.
     """
+    payload = _given(target_bytes=target_bytes, grace_ms=grace_ms, eager=eager or None)
     with _opened(spark, path, lanes) as (store, names):
         return _run(store, "compact", names, payload)
 
 
-def retain(spark: "SparkSession", path: str | Path, *, lanes: int | None = None, **payload: Any) -> list[JobReport]:
-    """Let go of what the retention of databases does not keep; `grace_ms` is as in the job's payload.
+def retain(
+    spark: "SparkSession", path: str | Path, *, grace_ms: int | None = None, lanes: int | None = None
+) -> list[JobReport]:
+    """Let go of what the retention of databases does not keep; a grace that is not given is as the database has it.
 
     Raises:
         JobFailed, Locked: as `flush`.
     """
     with _opened(spark, path, lanes) as (store, names):
-        return _run(store, "retain", names, payload)
+        return _run(store, "retain", names, _given(grace_ms=grace_ms))
 
 
 def verify(spark: "SparkSession", path: str | Path, *, lanes: int | None = None) -> list[dict[str, Any]]:
@@ -205,6 +216,10 @@ def _verified_log(spark: "SparkSession", root: Path, lanes: int | None) -> dict[
 
 def _run(store: Store, kind: str, names: Sequence[str], payload: dict[str, Any] | None = None) -> list[JobReport]:
     return [_report(kind, name, store.run_job(kind, name, **(payload or {}))) for name in names]
+
+
+def _given(**payload: Any) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def _wait_for(store: Store, job_id: JobId) -> None:
