@@ -21,7 +21,7 @@ ROWS_IN_A_BATCH: Final = 1000
 
 def claims(effort: Effort) -> list[Claim]:
     """Return every claim, in the order of the table."""
-    return [*_queries(effort), _count(effort), _stream(effort), _write(effort)]
+    return [*_queries(effort), _count(effort), _stream(effort), _write(effort), *_verify(effort), _flush(effort)]
 
 
 def _job(workload: str, **arguments: Any) -> Job:
@@ -61,6 +61,29 @@ def _write(effort: Effort) -> Claim:
     records = _records(effort) // 2
     ours, theirs = (_job("Write", records=records, target=target) for target in ("latewood", "parquet"))
     return _against_parquet("write", f"write of {records:,} records", ours, theirs, effort, 1.5)
+
+
+def _verify(effort: Effort) -> Iterator[Claim]:
+    records = _records(effort)
+    for name, ours, theirs in (("log", "log", "parquet"), ("chunks", "chunks", "plain")):
+        yield _against_parquet(
+            f"verify-{name}",
+            f"verify of {records:,} records: {name}",
+            _maintenance("Verify", records=records, source=ours),
+            _maintenance("Verify", records=records, source=theirs),
+            effort,
+            1.3,
+        )
+
+
+def _flush(effort: Effort) -> Claim:
+    records = _records(effort) // 2
+    ours, theirs = (_maintenance("Flush", records=records, source=source) for source in ("latewood", "parquet"))
+    return _against_parquet("flush", f"flush of {records:,} records", ours, theirs, effort, 1.3)
+
+
+def _maintenance(workload: str, **arguments: Any) -> Job:
+    return Job(f"spark_jobs_work:{workload}", arguments)
 
 
 def _against_parquet(name: str, title: str, ours: Job, theirs: Job, effort: Effort, ratio: float) -> Claim:

@@ -4,6 +4,8 @@ Ordinary runs are deterministic, so that a red build is red again when it is rep
 examples every time, and many more of them.
 """
 
+import signal
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -21,6 +23,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # A shell started us in the background: children inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("campaign" if config.getoption("--campaign") else "steady")
 
 

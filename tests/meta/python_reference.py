@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import latewood
+import latewood.spark
 from latewood.kernel.pure_record import Record
 from tests.meta import public_api
 
@@ -19,7 +20,7 @@ _FRONT: Final = """\
 # Python
 
 This page is made by `python -m tests.meta.python_reference`: edit the docstrings, not the page. All names are in
-`latewood`.
+`latewood`, but for some errors, which are in `latewood.errors`, and for what is [for Spark](#for-spark).
 
 A record is *written* when an append returns: readers see it, and it survives the death of the process. It is *durable*,
 safe from a power cut, where that is said: [durability](../guide/durability.md). Every error is a `LatewoodError`; what
@@ -70,6 +71,10 @@ _INSIDE: Final = {
     "view",
 }
 """Members for the layers above, and for tests; on a log, also `wait`."""
+_REPEATED: Final = {("Queue", "open")}
+"""What `latewood.open` calls."""
+_SPARK: Final = ("session", "table", "count")
+_SPARK_JOBS: Final = ("flush", "compact", "retain", "verify", "rebuild_manifest", "rebuild_catalog")
 _PREFIXES: Final = re.compile(r"\b(?:latewood|pathlib|collections|datetime|typing)(?:\.\w+)*\.(?=[A-Za-z])")
 _WIDTH: Final = 100
 
@@ -81,6 +86,11 @@ def reference() -> str:
         lines += _function(f"latewood.{name}", name, getattr(latewood, name), "##")
     for name in _CLASSES:
         lines += _class(name, Record if name == "Record" else getattr(latewood, name))
+    lines += ["\n## For Spark\n\nOptions: [reading](../guide/spark.md), [writing](../guide/spark-sink.md).\n"]
+    for name in _SPARK:
+        lines += _function(f"latewood.spark.{name}", name, getattr(latewood.spark, name), "###")
+    for name in _SPARK_JOBS:
+        lines += _function(f"latewood.spark.jobs.{name}", name, getattr(latewood.spark.jobs, name), "###")
     lines += _errors()
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
@@ -103,7 +113,7 @@ def _class(name: str, cls: type) -> Iterator[str]:
             settable = "" if value.fset is None else ", which can be set"
             yield f"\n### {name}.{member}\n\n`{result}`{settable}\n"
             yield from _prose(value)
-        elif callable(value):  # A classmethod is not: `Queue.open` is what `latewood.open` calls.
+        elif callable(value) or (isinstance(value, classmethod) and (name, member) not in _REPEATED):
             yield from _function(f"{name}.{member}", member, getattr(cls, member), "###")
 
 
@@ -198,7 +208,7 @@ def _kinds(cls: type[latewood.LatewoodError]) -> Iterator[str]:
     means = " ".join((inspect.getdoc(cls) or "").split()).replace(".  ", ". ")
     yield f"| `{cls.__name__}` | `{base}` | {', '.join(f'`{name}`' for name in carried)} | {means} |"
     for child in cls.__subclasses__():
-        if child.__name__ in latewood.__all__:
+        if child.__module__ == "latewood.errors":
             yield from _kinds(child)
 
 

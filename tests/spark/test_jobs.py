@@ -151,7 +151,7 @@ def test_a_flush_ends_as_a_local_one(spark: "SparkSession", pond: Path) -> None:
 
 def test_a_compaction_ends_as_a_local_one(spark: "SparkSession", pond: Path) -> None:
     before, reports = content(pond), list[Any]()
-    how = {"eager": True, "target_bytes": 1 << 20}
+    how: dict[str, Any] = {"eager": True, "target_bytes": 1 << 20}
 
     def look(root: Path) -> Any:
         return content(root), [(row.record.wal_range, len(row.record.marks)) for row in live_rows(rows(root))]

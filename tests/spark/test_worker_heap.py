@@ -1,6 +1,7 @@
 """Spark's Python processes do not search all modules for garbage after each task."""
 
 import gc
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from latewood.spark import batch, source
+from latewood.spark import batch, executor, source
+from latewood.spark.archive import ArchiveNames
 from latewood.spark.worker_heap import settle
+from latewood.tasks.segments import SegmentsTask, look_at_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,3 +86,11 @@ def test_schema_plan_and_task_settle_their_processes(events: Path, monkeypatch: 
     batches: Iterator[Any] = reader.read(task)
     assert sum(found.num_rows for found in batches) == 1000
     assert calls == ["schema", "plan or task", "plan or task"]
+
+
+def test_a_task_of_a_job_settles_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(executor, "settle", lambda: calls.append("task"))
+    sent = pickle.dumps((look_at_segments, SegmentsTask((), deep=False)))
+    executor.done(sent, lambda: executor.tools_of(ArchiveNames(str(tmp_path))))
+    assert calls == ["task"]

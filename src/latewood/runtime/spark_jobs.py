@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from latewood.catalog.tables import Component, JobRecord
-from latewood.errors import NotFoundError, WaitExpired
+from latewood.errors import NotFoundError, UnavailableError, WaitExpired
+from latewood.format.store_layout import StoreLayout
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
 from latewood.log.layout import Layout
@@ -26,8 +27,8 @@ from latewood.log.rebuild import RebuildReport, rebuild
 from latewood.queue.verify import verify_queue
 from latewood.runtime.remake import Remade, remake_catalog
 from latewood.runtime.store import Store
-from latewood.spark.archive import archive_names
-from latewood.spark.engine import SparkEngine
+from latewood.spark.archive import ArchiveNames, archive_names
+from latewood.spark.engine import SPARK_ERRORS, SparkEngine, reason_of
 from latewood.spark.local_session import session as local_session
 from latewood.spark.options import ReadOptions
 from latewood.spark.place import find_place, local_path
@@ -82,24 +83,35 @@ def flush(
         return done if keep_log else [*done, *_run(store, "checkpoint", names)]
 
 
-def compact(spark: "SparkSession", path: str | Path, *, lanes: int | None = None, **payload: Any) -> list[JobReport]:
-    """Make few large chunks of many small ones; `target_bytes`, `grace_ms` and `eager` are as in the job's payload.
+def compact(
+    spark: "SparkSession",
+    path: str | Path,
+    *,
+    target_bytes: int | None = None,
+    grace_ms: int | None = None,
+    eager: bool = False,
+    lanes: int | None = None,
+) -> list[JobReport]:
+    """Make few large chunks of many small ones; what is not given is as the database has it.
 
     Raises:
         JobFailed, Locked: as `flush`.
     """
+    payload = _given(target_bytes=target_bytes, grace_ms=grace_ms, eager=eager or None)
     with _opened(spark, path, lanes) as (store, names):
         return _run(store, "compact", names, payload)
 
 
-def retain(spark: "SparkSession", path: str | Path, *, lanes: int | None = None, **payload: Any) -> list[JobReport]:
-    """Let go of what the retention of databases does not keep; `grace_ms` is as in the job's payload.
+def retain(
+    spark: "SparkSession", path: str | Path, *, grace_ms: int | None = None, lanes: int | None = None
+) -> list[JobReport]:
+    """Let go of what the retention of databases does not keep; a grace that is not given is as the database has it.
 
     Raises:
         JobFailed, Locked: as `flush`.
     """
     with _opened(spark, path, lanes) as (store, names):
-        return _run(store, "retain", names, payload)
+        return _run(store, "retain", names, _given(grace_ms=grace_ms))
 
 
 def verify(spark: "SparkSession", path: str | Path, *, lanes: int | None = None) -> list[dict[str, Any]]:
@@ -158,14 +170,25 @@ def rebuild_catalog(
 def engine_of(spark: "SparkSession", root: Path, *, lanes: int | None = None) -> SparkEngine:
     """Return an engine for the tasks of a store, or of a log, in a directory that executors see under the same path."""
     root = root.absolute()
-    names = archive_names(PosixFS(), root, ReadOptions(path=str(root)), os.environ)
+    names = ArchiveNames(str(root))  # A log has neither archive nor keys.
+    if StoreLayout(root).databases.is_dir():
+        names = archive_names(PosixFS(), root, ReadOptions(path=str(root)), os.environ)
     return SparkEngine(spark, names, lanes=lanes)
 
 
 def session(master: str | None) -> "SparkSession":
-    """Return a session that works here, on a master if one is given."""
+    """Return a session that works here, on a master if one is given.
+
+    Raises:
+        UnavailableError: Spark does not start, or does not reach the master.
+    """
     chosen = {} if master is None else {"spark.master": master}
-    return local_session("latewood jobs", **{"spark.log.level": "ERROR"}, **chosen)
+    try:
+        return local_session("latewood jobs", **{"spark.log.level": "ERROR"}, **chosen)
+    except SPARK_ERRORS as error:
+        where = "here" if master is None else f"on {master}"
+        message = f"there is no Spark session {where}: {reason_of(error)}; `latewood spark doctor` looks for the cause"
+        raise UnavailableError(message) from error
 
 
 @contextmanager
@@ -193,6 +216,10 @@ def _verified_log(spark: "SparkSession", root: Path, lanes: int | None) -> dict[
 
 def _run(store: Store, kind: str, names: Sequence[str], payload: dict[str, Any] | None = None) -> list[JobReport]:
     return [_report(kind, name, store.run_job(kind, name, **(payload or {}))) for name in names]
+
+
+def _given(**payload: Any) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 def _wait_for(store: Store, job_id: JobId) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from latewood.archive.keys import KeyRing
 from latewood.archive.opening import open_tier
 from latewood.archive.tier import Tier
-from latewood.errors import NotFoundError, UsageError
+from latewood.errors import KeyNotFound, NotFoundError, UsageError
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.spark.options import ReadOptions
@@ -91,10 +91,16 @@ def open_keys(fs: FileSystem, names: ArchiveNames, environ: Mapping[str, str] | 
     """Return the keys of encrypted chunks; None: there are none.
 
     Raises:
-        NotFoundError, UsageError: the file or the variable has no keys.
+        KeyNotFound: the file is not there.
+        UsageError: the file or the variable has no keys.
     """
     if names.key_file is not None:
-        return KeyRing.from_file(fs, Path(names.root) / names.key_file)
+        path = Path(names.root) / names.key_file
+        try:
+            return KeyRing.from_file(fs, path)
+        except NotFoundError as error:
+            message = f"the key file {path} is not there: see the option keyFile, or the setting `encryption.key_file`"
+            raise KeyNotFound(message) from error
     if names.key_environment is not None:
         return KeyRing.from_environment(os.environ if environ is None else environ, names.key_environment)
     return None

@@ -5,6 +5,7 @@ of one are used.  So cores do not idle, progress is seen, and what is committed 
 way for all sessions: a table of numbers, and a function that does the task of each; there are no RDDs on Spark Connect.
 """
 
+import logging
 import pickle
 import threading
 from collections import deque
@@ -18,7 +19,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from latewood.errors import LatewoodError, UnavailableError, UsageError
+from latewood.errors import UnavailableError, UsageError
 from latewood.spark.archive import ArchiveNames
 from latewood.spark.executor import OUTCOMES, worker
 from latewood.tasks.engine import Check, Run, no_check
@@ -31,6 +32,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 LANES_MAX: Final = 4096
+SPARK_ERRORS: Final = (PySparkException, Py4JError)
+"""What Spark raises when it cannot do what it was asked for."""
 _LANES_UNKNOWN: Final = 8
 """Where Spark does not tell how many cores it has, as behind Spark Connect."""
 _TASKS_IN_A_LANE: Final = 4
@@ -38,7 +41,10 @@ _TASKS_IN_A_LANE: Final = 4
 _WAVES: Final = 2
 _LOOK_S: Final = 0.2
 """How often the driver looks, while it waits, whether there is a reason to end."""
+_CALLS_MAX: Final = 300
+"""How often tasks that go on are called off: for a minute."""
 _MESSAGE_CHARS_MAX: Final = 2000
+_logger: Final = logging.getLogger(__name__)
 
 
 class SparkEngine:
@@ -53,7 +59,7 @@ class SparkEngine:
             UsageError: too few or too many lanes.
         """
         self._spark, self._names = spark, names
-        self.lanes = max(2, _lanes(spark)) if lanes is None else lanes
+        self.lanes = min(max(2, _lanes(spark)), LANES_MAX) if lanes is None else lanes
         if not 1 < self.lanes <= LANES_MAX:
             raise UsageError(f"lanes must be from 2 to {LANES_MAX}, not {self.lanes}")
 
@@ -74,10 +80,10 @@ class SparkEngine:
                     waves.append(pool.submit(self._wave, run, wave, tag, called_off))
                 if not waves:
                     return
-                for outcome in _awaited(waves[0], check):
-                    if isinstance(outcome, LatewoodError):
-                        raise outcome
-                    yield from outcome
+                for results, error in _awaited(waves[0], check):
+                    yield from results
+                    if error is not None:
+                        raise error
                 waves.popleft()
         finally:
             called_off.set()
@@ -85,7 +91,7 @@ class SparkEngine:
             self._call_off(tag, list(waves))
 
     def _wave(self, run: "Run[Any, Any]", tasks: list[Any], tag: str, called_off: threading.Event) -> list[Any]:
-        """Return what each task came to: a list of results, or an error."""
+        """Return what each task came to: its results, and its error or None."""
         if called_off.is_set():
             return []
         context = _context(self._spark)
@@ -93,8 +99,8 @@ class SparkEngine:
         try:
             numbers = self._spark.range(0, len(tasks), 1, len(tasks))
             rows = numbers.mapInArrow(worker(run, tasks, self._names), OUTCOMES).collect()
-        except (PySparkException, Py4JError) as error:
-            raise UnavailableError(f"Spark gave up on a task: {_reason(error)}") from error
+        except SPARK_ERRORS as error:
+            raise UnavailableError(f"Spark gave up on a task: {reason_of(error)}") from error
         finally:
             context.removeJobTag(tag) if context else self._spark.removeTag(tag)
         rows.sort(key=lambda row: row["number"])
@@ -106,10 +112,13 @@ class SparkEngine:
         Tags of a session end nothing in a classic one; those of its context do.
         """
         context = _context(self._spark)
-        while not all(wave.done() for wave in waves):
-            with suppress(PySparkException, Py4JError):
+        for _ in range(_CALLS_MAX):
+            if all(wave.done() for wave in waves):
+                return
+            with suppress(*SPARK_ERRORS):
                 context.cancelJobsWithTag(tag) if context else self._spark.interruptTag(tag)
             wait(waves, _LOOK_S)
+        _logger.warning("Spark does not end the tasks %s; what they make is removed, now or by the next job", tag)
 
 
 def _awaited(wave: "Future[list[Any]]", check: Check) -> list[Any]:
@@ -132,7 +141,7 @@ def _lanes(spark: "SparkSession") -> int:
     return context.defaultParallelism if context else _LANES_UNKNOWN
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """Return what of a long story from another machine tells most: the Python error at its end, or its first line."""
     lines = [line for line in str(error).splitlines() if line.strip() and not line[0].isspace()]
     if "Traceback" in str(error):

@@ -8,22 +8,23 @@ import secrets
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final
 
 import pyarrow as pa
 
 from latewood.archive.tier import Tier
 from latewood.clock import SystemClock
-from latewood.errors import LatewoodError, NotFoundError, UnavailableError, UsageError
+from latewood.errors import KeyNotFound, LatewoodError, NotFoundError, UnavailableError, UsageError
 from latewood.fs import PosixFS
 from latewood.spark.archive import ArchiveNames, open_archive, open_keys
+from latewood.spark.worker_heap import settle
 from latewood.tasks.engine import Run, Tools
 
-OUTCOMES: Final = "number BIGINT NOT NULL, is_error BOOLEAN NOT NULL, outcome BINARY NOT NULL"
+OUTCOMES: Final = "number BIGINT NOT NULL, outcome BINARY NOT NULL"
 _ARROW: Final = pa.schema(
     [
         pa.field("number", pa.int64(), nullable=False),
-        pa.field("is_error", pa.bool_(), nullable=False),
         pa.field("outcome", pa.binary(), nullable=False),
     ]
 )
@@ -46,35 +47,46 @@ def worker(run: "Run[Any, Any]", tasks: list[Any], names: ArchiveNames) -> Calla
     sent = [pickle.dumps((run, task)) for task in tasks]
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
-        tools = tools_of(names)
+        tools = cache(lambda: tools_of(names))  # Made anew for each call: keys may have been added since.
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                is_error, outcome = done(sent[number], tools)
-                yield pa.RecordBatch.from_pylist(
-                    [{"number": number, "is_error": is_error, "outcome": outcome}], schema=_ARROW
-                )
+                row = {"number": number, "outcome": done(sent[number], tools)}
+                yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
 
     return work
 
 
-def done(sent: bytes, tools: Tools) -> tuple[bool, bytes]:
-    """Return what a task came to: its results, or an error that another try would meet again.
+def done(sent: bytes, tools: Callable[[], Tools]) -> bytes:
+    """Return what a task came to: its results, and an error that another try would meet again, or None.
 
     Raises:
         UnavailableError: another try may succeed; and whatever is no error of ours.
     """
     run, task = pickle.loads(sent)  # noqa: S301 - from the driver, which sent this program, too
+    settle()  # What the task needs is loaded now.
+    results: list[Any] = []
     try:
-        return False, pickle.dumps(list(run(task, tools)))
+        for result in run(task, tools()):
+            results.append(result)  # noqa: PERF402 - what came before an error counts
     except UnavailableError:
         raise
     except LatewoodError as error:
-        return True, pickle.dumps(error)
+        return pickle.dumps((results, error))
+    return pickle.dumps((results, None))
 
 
 def tools_of(names: ArchiveNames) -> Tools:
-    """Return what tasks are done with in this process.  Made anew each time: keys may have been added since."""
+    """Return what tasks are done with in this process.
+
+    Raises:
+        UsageError: the store is not seen from here.
+    """
     fs = ExecutorFS()
+    if not fs.exists(Path(names.root)):
+        message = (
+            f"{names.root} is not seen on {gethostname()}: executors must see it under the same path as the driver"
+        )
+        raise UsageError(message)
 
     @cache
     def tier() -> Tier:
@@ -83,4 +95,8 @@ def tools_of(names: ArchiveNames) -> Tools:
         except NotFoundError as error:  # Of the archive, and not of what is in it.
             raise UsageError(str(error)) from error
 
-    return Tools(fs=fs, clock=SystemClock(), random_bytes=secrets.token_bytes, tier=tier, keys=open_keys(fs, names))
+    try:
+        keys = open_keys(fs, names)
+    except KeyNotFound:  # Whoever needs one says so; others do without.
+        keys = None
+    return Tools(fs=fs, clock=SystemClock(), random_bytes=secrets.token_bytes, tier=tier, keys=keys)

@@ -83,8 +83,11 @@ def prepare_environment(*, alone: bool = True) -> None:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if alone:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    if java_home() is None:
+    home = java_home()
+    if home is None:
         os.environ["JAVA_HOME"] = str(_packaged_java())
+    elif os.environ.get("JAVA_HOME", home) != home:  # It has no Java, and Spark would look nowhere else.
+        os.environ["JAVA_HOME"] = home
 
 
 def _packaged_java() -> Path:
