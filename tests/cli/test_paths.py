@@ -224,3 +224,43 @@ def test_a_shard_is_not_appended_to_behind_its_store(home: Path) -> None:
 def test_the_reader_that_keeps_a_shard_is_not_moved(home: Path, text: str) -> None:
     assert "`latewood flush` moves it on" in complaint(*arguments(text, home / SHARD), code=2)
     assert [one["name"] for one in rows("readers", "ls", home / SHARD)] == ["latewood-flush"]
+
+
+def test_a_database_wins_over_a_log_of_its_name(home: Path) -> None:
+    shutil.copytree(home / "log", home / "lake/clicks")
+    assert kind_of(home / "lake/clicks") is Kind.DATABASE
+    assert [one["payload"] for one in rows("cat", home / "lake/clicks", "--merged")] == ["a", "b", "c"]
+    assert {one["database"] for one in rows("flush", home / "lake/clicks")} == {"clicks"}
+    shutil.copytree(home / "log", home / "lake/stray")
+    assert kind_of(home / "lake/stray") is Kind.LOG
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status lake",
+        "db ls lake",
+        "db create lake other",
+        "verify lake",
+        "verify lake/clicks",
+        "cat lake/clicks",
+        "append lake/clicks",
+        "flush lake",
+        "work lake --once",
+    ],
+)
+def test_every_command_says_that_a_catalog_is_lost(home: Path, command: str) -> None:
+    (home / "lake/catalog.mdb").unlink()
+    before = sorted(home.rglob("*"))
+    words = [home / word if word.startswith("lake") else word for word in command.split()]
+    line = complaint(*words, code=ExitCode.CORRUPT, stdin="d\n")
+    assert f"the catalog is lost; run `latewood rebuild --catalog {home / 'lake'}`" in line
+    assert sorted(home.rglob("*")) == before
+
+
+def test_a_lost_catalog_is_made_again_as_was_said(home: Path) -> None:
+    (home / "lake/catalog.mdb").unlink()
+    assert "rebuild --catalog" in complaint("catalog", "info", home / "lake", code=ExitCode.NOT_FOUND)
+    assert "rebuild --catalog" in complaint("rebuild", home / "lake", "--yes", code=ExitCode.USAGE)
+    ok("rebuild", "--catalog", home / "lake", "--yes")
+    assert [one["payload"] for one in rows("cat", home / "lake/clicks", "--merged")] == ["a", "b", "c"]

@@ -238,3 +238,54 @@ def test_a_lost_catalog_is_made_again(lake: Path) -> None:
     assert len(list(lake.glob("catalog.mdb.*.old"))) == 1
     assert not list(lake.glob("catalog.mdb.new*"))
     assert "this is about a store" in complaint("rebuild", "--catalog", lake / "none", "--yes", code=3)
+
+
+def test_verify_says_what_it_mended_and_what_it_could_not(lake: Path) -> None:
+    for command in ("flush", "archive"):
+        ok(command, lake, "--wait")
+    first, second = sorted((lake / "attic").rglob("*.parquet"))
+    first.unlink()
+    second.unlink()
+    (file,) = lake.rglob(f"chunks/{second.name}")
+    file.unlink()
+    result = run("verify", lake, "--format", "jsonl")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["mended"]) == (4, 1)
+    assert f"damaged: {found['damaged']}; mended: 1 chunk;" in result.stderr
+
+
+def test_a_chunk_that_is_nowhere_is_damage_that_is_named(lake: Path) -> None:
+    for command in ("flush", "archive"):
+        ok(command, lake, "--wait")
+    chunk = rows("chunks", "ls", lake)[0]
+    for path in lake.rglob(chunk["file_name"]):
+        path.unlink()
+    line = complaint("cat", lake / "clicks", code=4)
+    assert chunk["file_name"] in line
+    assert f"database 'clicks' has records 0 to {chunk['sequence_max']} of shard {chunk['shard']} in this chunk" in line
+    assert "its file and its object" in line
+    assert "run `latewood verify`" in line
+    assert complaint("cat", lake / "clicks", "--since", "1h", code=4) == line
+
+
+def test_archive_tells_of_chunks_in_another_archive(lake: Path) -> None:
+    for command in ("flush", "archive"):
+        assert "another" not in run(command, lake, "--wait").stderr
+    (lake / "latewood.toml").write_text('[archive]\nurl = "cellar"\n')
+    result = run("archive", lake, "--wait")
+    assert result.exit_code == 0
+    assert f"2 chunks were archived to {(lake / 'attic').as_uri()}, and the archive is" in result.stderr
+    assert (lake / "cellar").as_uri() in result.stderr
+
+
+def test_a_generation_that_has_not_come_is_refused(lake: Path) -> None:
+    ok("flush", lake, "--wait")
+    present = row("status", lake)["generation"]
+    assert len(rows("cat", lake / "clicks", "--as-of", str(present))) == 50
+    line = complaint("cat", lake / "clicks", "--as-of", "999", code=2)
+    assert line == f"generation 999 has not come yet; the chunks are at {present}"
+
+
+def test_a_database_with_an_unknown_key_is_not_made(lake: Path) -> None:
+    assert "'zzz'" in complaint("db", "create", lake, "secrets", "--key-id", "zzz", code=3)
+    assert [one["database"] for one in rows("db", "ls", lake)] == ["clicks"]

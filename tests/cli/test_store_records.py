@@ -52,7 +52,7 @@ def test_what_cat_prints_append_reads_back(lake: Path) -> None:
     ]
     ok("append", lake / "clicks", "--json", stdin="\n".join(map(json.dumps, records)))
     ok("db", "create", lake, "copy", "--shards", "2")
-    ok("append", lake / "copy", "--json", stdin=ok("cat", lake / "clicks", "--format", "jsonl"))
+    ok("append", lake / "copy", "--json", stdin=ok("cat", lake / "clicks", "--merged", "--format", "jsonl"))
 
     def content(database: str) -> list[dict[str, object]]:
         found = rows("cat", lake / database, "--merged")

@@ -453,3 +453,15 @@ def test_a_log_may_begin_where_another_ends(tmp_path: Path) -> None:
         assert log.append(b"third") == 1002
     with pytest.raises(latewood.UsageError, match="first_sequence"):
         latewood.open(tmp_path / "other", first_sequence=-1)
+
+
+@pytest.mark.parametrize("mark", ["catalog.mdb", "databases/00000001-clicks/database.json"])
+def test_no_log_is_made_in_the_directory_of_a_store(tmp_path: Path, mark: str) -> None:
+    store = tmp_path / "lake"
+    latewood.open(store / "old").close()
+    (store / mark).parent.mkdir(parents=True, exist_ok=True)
+    (store / mark).touch()
+    with pytest.raises(UsageError, match=r"Store\.open\('.*lake'\)\.database\('clicks'\)"):
+        latewood.open(store / "clicks")
+    assert not (store / "clicks").exists()
+    latewood.open(store / "old").close()  # What is there stays readable, and writable.

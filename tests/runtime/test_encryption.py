@@ -162,3 +162,11 @@ def test_a_key_that_is_not_there_cannot_be_set(home: Path) -> None:
         lake.store.close()
         with Store.open(lake.home / LAKE, mode="r", keys=BOTH) as store, pytest.raises(ReadOnlyError):
             store.set_key(NAME, "new")
+
+
+@pytest.mark.parametrize("keys", [None, BOTH])
+def test_a_database_is_not_made_with_a_key_that_is_not_there(home: Path, keys: KeyRing | None) -> None:
+    with Pond(home, keys=keys) as lake:
+        with pytest.raises(KeyNotFound, match="'lost'"):
+            lake.create(key_id="lost")
+        assert lake.store.databases() == []

@@ -10,9 +10,10 @@ import pytest
 from latewood.archive.keys import KeyRing
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, JobKind
-from latewood.errors import CorruptError, DataLost, KeyNotFound, TierUnavailable, UsageError
+from latewood.errors import CatalogCorrupted, CorruptError, DataLost, KeyNotFound, TierUnavailable, UsageError
 from latewood.format.store_layout import StoreLayout
 from latewood.fs import PosixFS
+from latewood.runtime import Store
 from latewood.runtime.rebuild import DatabaseReport, rebuild_catalog
 from tests.jobs.kit import OPTIONS
 from tests.runtime.pond import LAKE, NAME, Pond, pond
@@ -309,7 +310,7 @@ def test_without_its_archive_what_is_only_there_is_a_gap(home: Path) -> None:
         lake.run("checkpoint")
         last = lake.live()[-1]
         (report,) = rebuild(lake, has_tier=False)
-        assert report.chunks == 1
+        assert (report.chunks, report.gaps) == (1, [(0, 0, last.sequence_min)])
         assert [record.sequence for record in lake.db.scan()] == list(range(last.sequence_min, len(lake.model[0])))
 
 
@@ -371,3 +372,40 @@ def test_a_store_copied_elsewhere_is_found_there(home: Path) -> None:
     with Pond(home / "there", model=lake.model) as moved:
         rebuild(moved)
         moved.check()
+
+
+def without_the_first(lake: Pond) -> tuple[ChunkRecord, DatabaseReport]:
+    for _ in range(2):
+        lake.fill(30)
+        lake.run("flush")
+    lake.run("checkpoint")
+    first = lake.live()[0]
+    (lake.db_dir / "chunks" / first.file_name).unlink()
+    (report,) = rebuild(lake)
+    return first, report
+
+
+def test_the_oldest_records_are_a_gap_too(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        first, report = without_the_first(lake)
+        assert report.gaps == [(0, 0, first.sequence_max + 1)]
+
+
+def test_what_a_retention_may_have_removed_is_no_gap(home: Path) -> None:
+    with pond(home, shards=1, retention_max_bytes=1 << 40) as lake:
+        _, report = without_the_first(lake)
+        assert report.gaps == []
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+@pytest.mark.parametrize("mode", ["r", "w"])
+def test_a_store_without_its_catalog_is_not_opened(home: Path, mode: Any, *, is_empty: bool) -> None:
+    with pond(home) as lake:
+        lake.fill(3)
+    root = home / LAKE
+    (root / "catalog.mdb").unlink()
+    if is_empty:
+        (root / "catalog.mdb").touch()
+    with pytest.raises(CatalogCorrupted, match=f"the catalog is lost; run `latewood rebuild --catalog {root}`"):
+        Store.open(root, mode=mode)
+    assert (root / "catalog.mdb").exists() == is_empty

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from latewood.errors import UsageError
 from latewood.runtime import Database
 from latewood.testing.fake_clock import START_NS
 from tests.runtime.pond import Pond, pond
@@ -42,7 +43,11 @@ def test_a_generation_is_seen_as_it_was(home: Path, fate: tuple[str, ...]) -> No
             columns = lake.db.to_arrow(as_of=generation, columns=["shard", "sequence"])
             assert list(zip(columns["shard"].to_pylist(), columns["sequence"].to_pylist(), strict=True)) == wanted
         assert as_of(lake.db, lake.store.generation) == seen[max(seen)]
-        assert as_of(lake.db, 1 << 40) == seen[max(seen)]
+        present = lake.store.generation
+        with pytest.raises(UsageError, match=f"generation {present + 1} has not come yet; the chunks are at {present}"):
+            as_of(lake.db, present + 1)
+        with pytest.raises(UsageError, match="has not come yet"):
+            lake.db.to_arrow(as_of=1 << 40)
         lake.check()
 
 

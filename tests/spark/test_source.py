@@ -112,6 +112,14 @@ def test_a_databases_own_directory_is_another_name_for_it(lake: Path) -> None:
     assert len(rows(lake / "databases" / "00000001-clicks" / "shards" / "00000", columns="key")) == 258 - 172
 
 
+def test_a_log_in_the_way_of_a_database_does_not_hide_it(lake: Path, tmp_path: Path) -> None:
+    before = len(rows(lake / "clicks"))
+    with latewood.open(tmp_path / "stray") as log:
+        log.append(b"stray")
+    (tmp_path / "stray").rename(lake / "clicks")
+    assert len(rows(lake / "clicks")) == before > 1
+
+
 def test_a_fork_reads_the_chunks_that_it_shares(lake: Path) -> None:
     with Store.open(lake) as store:
         store.fork("clicks", "copy").append(b"only here", durable=True)

@@ -15,6 +15,6 @@ def archive(path: Path, names: tuple[str, ...], output: Output, *, wait: bool, w
 
     Each is read back and compared before it counts as archived.  Where the archive is, the setting archive.url says.
     """
-    from latewood.cli.store_job_run import Work, check_archive, run_work  # noqa: PLC0415 - as in `flush`
+    from latewood.cli.store_job_run import Work, check_archive_to_fill, run_work  # noqa: PLC0415 - as in `flush`
 
-    return run_work(path, names, [Work("archive")], output, wait=wait, workers=workers, check=check_archive)
+    return run_work(path, names, [Work("archive")], output, wait=wait, workers=workers, check=check_archive_to_fill)

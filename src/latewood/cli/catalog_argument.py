@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from latewood.cli.arguments import PATH
-from latewood.cli.place import Kind, kind_of, no_store
+from latewood.cli.place import Kind, is_store, kind_of, no_store
 from latewood.errors import NotFoundError
 from latewood.format.store_layout import CATALOG_NAME
 
@@ -29,6 +29,8 @@ def check_is_there(path: Path) -> None:
     named = path.parent if path.name == CATALOG_NAME else path
     if kind_of(named) in (Kind.DATABASE, Kind.LOG, Kind.SHARD):
         raise no_store(named)
+    if named.is_dir() and is_store(named):
+        raise NotFoundError(f"the catalog of {named} is lost: run `latewood rebuild --catalog {named}`")
     message = f"there is no catalog at {path}; give a store, which `latewood db create` makes, or the file of a catalog"
     raise NotFoundError(message)
 

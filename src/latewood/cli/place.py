@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from latewood.errors import NotFoundError, UsageError
-from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME
+from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME
 
 _OF_A_LOG: Final = ("manifest.current", "manifest.1", "manifest.2", "segments")
 _SHARD_DEPTH: Final = 4
@@ -23,7 +23,7 @@ class Kind(Enum):
     """The log of a shard, within the directory of a store."""
     STORE = auto()
     DATABASE = auto()
-    """STORE/NAME: nothing is there, and a store is around it."""
+    """STORE/NAME: a store is around it, and has a database of that name, or nothing is there."""
     FILE = auto()
     DIRECTORY = auto()
     """One that is none of these."""
@@ -34,16 +34,32 @@ def kind_of(path: Path) -> Kind:
     """Say what a path names."""
     if is_store(path):
         return Kind.STORE
+    if is_database(path):
+        return Kind.DATABASE
     if any((path / name).exists() for name in _OF_A_LOG):
         return Kind.LOG if store_around(path) is None else Kind.SHARD
     if path.exists():
         return Kind.DIRECTORY if path.is_dir() else Kind.FILE
-    return Kind.DATABASE if path.name and is_store(path.parent) else Kind.NOTHING
+    return Kind.NOTHING
 
 
 def is_store(path: Path) -> bool:
-    """Say whether a directory is a store."""
-    return (path / CATALOG_NAME).exists()
+    """Say whether a directory is a store: has a catalog or, if that is lost, a database that says what it is.
+
+    What is wrong with a store without a catalog, `Store.open` says.
+    """
+    return (path / CATALOG_NAME).exists() or any((path / DATABASES_NAME).glob(f"*/{DESCRIPTION_NAME}"))
+
+
+def is_database(path: Path) -> bool:
+    """Say whether STORE/NAME names a database; whatever else is there under that name comes second."""
+    if not path.name or not is_store(path.parent):
+        return False
+    return not path.exists() or any(
+        directory.name.partition("-")[2] == path.name
+        for directory in (path.parent / DATABASES_NAME).iterdir()
+        if (directory / DESCRIPTION_NAME).exists()
+    )
 
 
 def store_around(path: Path) -> Path | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from latewood.cli.arguments import PATH
-from latewood.cli.place import is_store, no_store
+from latewood.cli.place import is_database, is_store, no_store
 from latewood.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def database_argument(function: F) -> F:
 def database_at(path: Path) -> DatabasePath | None:
     """Return the database that a path names; None if it names a log, or nothing.
 
+    Where both are, a log in the directory of a store and a database of its name, it is the database.
+
     Raises:
         UsageError: it names a store.
     """
     if is_store(path):
         message = f"{path} is a store; name one of its databases, as in {path / 'clicks'}: `latewood db ls` lists them"
         raise UsageError(message)
-    if path.exists() or not path.name or not is_store(path.parent):
-        return None
-    return DatabasePath(path.parent, path.name)
+    return DatabasePath(path.parent, path.name) if is_database(path) else None
 
 
 def located(path: Path, names: Sequence[str]) -> StorePlace:
@@ -70,7 +70,7 @@ def located(path: Path, names: Sequence[str]) -> StorePlace:
     """
     if is_store(path):
         return StorePlace(path, tuple(names))
-    if path.name and not path.exists() and is_store(path.parent):
+    if is_database(path):
         return StorePlace(path.parent, (path.name, *names))
     raise no_store(path)
 

@@ -1,12 +1,13 @@
 """Enqueue jobs of a store's databases and, if asked, run them here until they are finished."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from latewood.catalog.tables import FailedPermanent, JobKind, JobRecord
+from latewood.catalog.tables import FailedPermanent, JobKind, JobRecord, LocalAndRemote, RemoteArchived
 from latewood.cli.engine_option import HERE, EngineChoice
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.job_rows import state_name
@@ -14,8 +15,10 @@ from latewood.cli.output import Output
 from latewood.cli.progress import progress
 from latewood.cli.store_argument import chosen_names, located, open_store
 from latewood.errors import UniqueJobAlreadyPending, UsageError
+from latewood.fs import PosixFS
 from latewood.jobs import WorkerPool, kind_name
 from latewood.runtime import Store
+from latewood.runtime.opening import open_archive
 from latewood.types import JobId
 
 KINDS: Final[Mapping[str, int]] = {
@@ -81,6 +84,28 @@ def check_archive(store: Store) -> None:
     if store.settings.archive_url is None:
         where = store.layout.settings
         raise UsageError(f"the store has no archive; set archive.url in {where}, or LATEWOOD_ARCHIVE_URL")
+
+
+def check_archive_to_fill(store: Store) -> None:
+    """Raise UsageError if the store has no archive; tell of chunks that were archived to another one.
+
+    They are left where they are: an upload is of chunks that no archive has.
+    """
+    check_archive(store)
+    archive = open_archive(store.settings, store.layout.root, PosixFS())
+    present, root = archive.name if archive else None, store.layout.root
+    found = Counter(
+        residency.object.tier
+        for db_id, _ in store.databases()
+        for _, record in store.catalog.scan_chunks(db_id)
+        if record.is_live and isinstance(residency := record.residency, RemoteArchived | LocalAndRemote)
+    )
+    for name, count in sorted(found.items()):
+        if name != present:
+            say(
+                f"{count:,} chunks were archived to {name}, and the archive is {present} now: they are not sent again, "
+                f"set archive.url back, or copy those objects there and run `latewood rebuild --catalog {root}`"
+            )
 
 
 def enqueue(store: Store, work: Work, names: Sequence[str]) -> list[JobId]:

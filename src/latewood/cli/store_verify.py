@@ -17,6 +17,7 @@ _COLUMNS = ("database", "severity", "where", "problem", "shard", "chunk_id")
 def verify_store(path: Path, output: Output, choice: EngineChoice) -> int:
     """Do what `latewood verify` says of a store."""
     place = located(path, ())
+    mended = 0
     with open_store(place.root, "w", choice.engine(place.root)) as store:
         names = chosen_names(store, place.names)
         with working(store, None):
@@ -26,6 +27,7 @@ def verify_store(path: Path, output: Output, choice: EngineChoice) -> int:
             reports = [] if failed else [_report(store, name) for name in names]
             repairs = [report.mend_job_id for report in reports if report.mend_job_id is not None]
             wait_for(store, repairs, "repair")
+            mended = sum(store.jobs.get(job).progress_done for job in repairs)
         for job in [*failed, *repairs]:
             _, kind, name, state, _, _, _, error = job_cells(store, job)
             say(f"{kind} of {name!r}: {state}" + (f": {error}" if error else ""))
@@ -36,8 +38,16 @@ def verify_store(path: Path, output: Output, choice: EngineChoice) -> int:
         for report in reports
         for one in report.findings
     ]
-    output.report(_summary(place.root, reports), "findings", _COLUMNS, findings)
+    summary = _summary(place.root, reports) | {"mended": mended}
+    output.report(summary, "findings", _COLUMNS, findings)
+    if summary["damaged"] or mended:
+        rest = "; `latewood verify` again shows what is left" if mended else ""
+        say(f"damaged: {summary['damaged']:,}; mended: {_chunks(mended)}{rest}")
     return ExitCode.OK if all(report.is_sound for report in reports) else ExitCode.CORRUPT
+
+
+def _chunks(count: int) -> str:
+    return f"{count:,} {'chunk' if count == 1 else 'chunks'}"
 
 
 def _report(store: Store, name: str) -> ScrubReport:

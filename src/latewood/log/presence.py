@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from latewood.errors import NotFoundError, UsageError
+from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME
 from latewood.fs import FileSystem
 from latewood.log.creation import is_unborn
 from latewood.log.layout import Layout
@@ -45,10 +46,21 @@ def directory_of(path: Any) -> Path:
 def check_may_become_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
     """Refuse to make a log among files that are not of one.  Hidden files, such as .gitkeep, do no harm.
 
+    Nor is one made in the directory of a store, where it would stand for the database of its name.
+
     Raises:
         UsageError: there is no log yet, and something else is.
     """
-    if not fs.exists(layout.root) or fs.exists(layout.root / "manifest.current"):
+    if fs.exists(layout.root / "manifest.current"):
+        return
+    if _is_store(fs, layout.root.parent) and store.is_unfinished_creation():
+        store_root, name = layout.root.parent, layout.root.name
+        message = (
+            f"{layout.root} would be a log within the store {store_root}, which is for databases only; "
+            f"use Store.open({str(store_root)!r}).database({name!r}), or name a directory outside of it"
+        )
+        raise UsageError(message)
+    if not fs.exists(layout.root):
         return
     foreign = [name for name in fs.list(layout.root) if _is_foreign(name)]
     if foreign and store.is_unfinished_creation():
@@ -74,6 +86,16 @@ def check_is_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
             "`latewood init` or opening it to append finishes it"
         )
         raise NotFoundError(message)
+
+
+def _is_store(fs: FileSystem, root: Path) -> bool:
+    """Say whether a directory is a store, maybe one whose catalog is lost."""
+    if fs.exists(root / CATALOG_NAME):
+        return True
+    databases = root / DATABASES_NAME
+    if not fs.exists(databases):
+        return False
+    return any(fs.exists(databases / name / DESCRIPTION_NAME) for name in fs.list(databases))
 
 
 def _is_begun(fs: FileSystem, layout: Layout) -> bool:

@@ -57,9 +57,16 @@ def choose(found: Iterable[Found], log_first: int | None) -> tuple[list[Found], 
     return chosen, [one for one in everything if one.name.token not in tokens]
 
 
-def gaps_of(shard: int, chosen: Sequence[Found], log_first: int | None) -> list[tuple[int, int, int]]:
-    """Return the sequences between the first chunk and the log that nothing holds."""
+def gaps_of(
+    shard: int, chosen: Sequence[Found], log_first: int | None, *, begins_at_0: bool
+) -> list[tuple[int, int, int]]:
+    """Return the sequences before the log that nothing holds; those before the first chunk only if `begins_at_0`.
+
+    What a retention may have removed is no gap.
+    """
     gaps, at = [], chosen[0].sequence_min if chosen else log_first or 0
+    if begins_at_0:
+        at = 0
     for one in chosen:
         if one.sequence_min > at:
             gaps.append((shard, at, one.sequence_min))

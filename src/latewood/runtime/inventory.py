@@ -21,6 +21,11 @@ class Inventory:
         self._generation = -1
         self._chunks: dict[int, list[ChunkRecord]] = {}
 
+    @property
+    def generation(self) -> int:
+        """How often chunks were changed by now."""
+        return self._catalog.generation(Component.CHUNKS)
+
     def chunks(self, shard: int) -> list[ChunkRecord]:
         """Return the live chunks of a shard, in the order of their sequences.
 
@@ -29,7 +34,7 @@ class Inventory:
         """
         with self._lock:
             for _ in range(_LOOKS_MAX):
-                generation = self._catalog.generation(Component.CHUNKS)
+                generation = self.generation
                 if generation == self._generation:
                     return self._chunks.get(shard, [])
                 self._chunks, self._generation = self._scan(), generation

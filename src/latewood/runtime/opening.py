@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from latewood.archive.keys import KeyRing
 from latewood.archive.opening import open_tier
 from latewood.archive.tier import Tier
-from latewood.errors import UsageError
-from latewood.format.store_layout import StoreLayout, is_store
+from latewood.errors import CatalogCorrupted, NotFoundError, UsageError
+from latewood.format.store_layout import DatabaseLayout, StoreLayout, is_store
 from latewood.fs import FileSystem
 from latewood.runtime.options import DatabaseOptions
 from latewood.settings.settings import Settings, make_settings, read_settings_file
@@ -30,6 +30,31 @@ def check_directory(fs: FileSystem, layout: StoreLayout) -> None:
     if foreign and foreign != ["databases"]:
         message = f"{layout.root} holds {foreign[0]!r} and is no store; give an empty directory, or a new one"
         raise UsageError(message)
+
+
+def check_catalog(fs: FileSystem, layout: StoreLayout) -> None:
+    """Raise if a store has databases and no catalog: an empty one in its place would hide them all.
+
+    Raises:
+        CatalogCorrupted: the catalog is lost.
+    """
+    if _file_bytes(fs, layout.catalog) or not fs.exists(layout.databases):
+        return
+    if any(fs.exists(DatabaseLayout(layout.databases / name).description) for name in fs.list(layout.databases)):
+        error = CatalogCorrupted("the catalog is lost", layout.catalog, "", b"")
+        error.mend = f"run `latewood rebuild --catalog {layout.root}`"
+        raise error
+
+
+def _file_bytes(fs: FileSystem, path: Path) -> int:
+    try:
+        file = fs.open(path)
+    except NotFoundError:
+        return 0
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def load_settings(

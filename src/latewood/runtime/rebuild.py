@@ -189,6 +189,9 @@ class _Rebuilding:
         self._found: dict[int, list[Found]] = {shard: [] for shard in range(self._record.wal_shards)}
         self._problems: list[str] = []
         origin = description.origin
+        retention = self._record.options.retention
+        self._begins_at_0 = origin is None and retention.max_bytes is None and retention.max_age_ms is None
+        """Whether nothing but damage takes its oldest records: no retention, nor that of what it was forked from."""
         if origin is not None and all(place.db_id != origin.db_id for place in places):
             self._problems.append(f"it was forked from database {origin.db_id}, and what that is cannot be read")
 
@@ -217,7 +220,7 @@ class _Rebuilding:
         for shard in range(record.wal_shards):
             log_first = self._log_first(shard)
             chosen, replaced = choose(self._found[shard], log_first)
-            gaps += gaps_of(shard, chosen, log_first)
+            gaps += gaps_of(shard, chosen, log_first, begins_at_0=self._begins_at_0)
             superseded += len(replaced)
             rows += [self._row(one) for one in chosen]
             applied.append(max(log_first or 0, chosen[-1].sequence_max + 1 if chosen else 0))

@@ -6,11 +6,11 @@ retired segment is never seen by the caller.
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.catalog.tables import ChunkRecord
-from latewood.errors import DataLost, NotFoundError, UnavailableError
+from latewood.errors import CorruptError, DataLost, KeyNotFound, NotFoundError, UnavailableError, UsageError
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 
@@ -30,11 +30,13 @@ class Shard:
         open_log: Callable[[], Queue],
         inventory: Inventory,
         open_chunk: "Callable[[ChunkRecord], ChunkReader]",
+        missing: Callable[[ChunkRecord], CorruptError],
         *,
         keyed: bool,
     ) -> None:
         self.number, self.keyed = number, keyed
         self._open_log, self._inventory, self._open_chunk = open_log, inventory, open_chunk
+        self._missing = missing
         self._lock = threading.Lock()
         self._log: Queue | None = None
 
@@ -55,7 +57,13 @@ class Shard:
         return self.log.next_sequence
 
     def as_of(self, generation: int) -> int:
-        """Return the sequence up to which it had come at a generation of the catalog's chunks."""
+        """Return the sequence up to which it had come at a generation of the catalog's chunks.
+
+        Raises:
+            UsageError: that has not come yet.
+        """
+        if generation > (present := self._inventory.generation):
+            raise UsageError(f"generation {generation} has not come yet; the chunks are at {present}")
         first = self.log.first_sequence  # Before the chunks: what leaves the log meanwhile is then in them.
         chunks = self._inventory.chunks(self.number)
         return as_of(generation, chunks, floor(first, chunks))
@@ -65,7 +73,7 @@ class Shard:
         for tries in range(_REPLANS_MAX):
             first = self.log.first_sequence
             try:
-                found = self._find_in_chunks(timestamp_ns, first)
+                found = self._find_in_chunks(timestamp_ns, first, is_last=tries == _REPLANS_MAX - 1)
             except NotFoundError:  # Moved since it was looked up.
                 if tries == _REPLANS_MAX - 1:
                     raise
@@ -84,7 +92,7 @@ class Shard:
             DataLost: retention removed them.
             CorruptError: something is damaged.
         """
-        at, tries = start, 0
+        at, tries, piece = start, 0, Piece[ChunkRecord](start, stop, None)
         while at < stop:
             before = at
             try:
@@ -92,10 +100,10 @@ class Shard:
                     for batch in self._piece(piece, columns):
                         at += batch.num_rows
                         yield batch
-            except (NotFoundError, DataLost):  # Moved since it was planned.
+            except (NotFoundError, DataLost) as error:  # Moved since it was planned.
                 tries = tries + 1 if at == before else 0
                 if tries >= _REPLANS_MAX:
-                    raise
+                    self._give_up(error, piece.chunk)
 
     def close(self) -> None:
         """Close the log."""
@@ -103,16 +111,27 @@ class Shard:
             if self._log is not None:
                 self._log.close()
 
-    def _find_in_chunks(self, timestamp_ns: int, stop: int) -> int | None:
+    def _find_in_chunks(self, timestamp_ns: int, stop: int, *, is_last: bool) -> int | None:
         for chunk in self._inventory.chunks(self.number):
             newest = chunk.timestamp_max_ns
             if chunk.sequence_min >= stop or (newest is not None and newest < timestamp_ns):
                 continue
-            with self._open_chunk(chunk) as reader:
-                found = reader.find_timestamp(timestamp_ns)
+            try:
+                with self._open_chunk(chunk) as reader:
+                    found = reader.find_timestamp(timestamp_ns)
+            except NotFoundError as error:
+                if is_last:
+                    self._give_up(error, chunk)
+                raise
             if found <= min(chunk.sequence_max, stop - 1):
                 return found
         return None
+
+    def _give_up(self, error: NotFoundError | DataLost, chunk: ChunkRecord | None) -> NoReturn:
+        """Raise what is wrong: a chunk that is nowhere, however often it is looked for, is lost."""
+        if chunk is None or isinstance(error, KeyNotFound | DataLost):
+            raise error
+        raise self._missing(chunk) from error
 
     def _plan(self, start: int, stop: int) -> list[Piece[ChunkRecord]]:
         return cover(start, stop, self.log.first_sequence, self._inventory.chunks(self.number))

@@ -10,9 +10,9 @@ from latewood.archive.names import parse_file_name
 from latewood.archive.options import ChunkOptions
 from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
-from latewood.catalog.tables import ChunkRecord, DbRecord, LocalAndRemote, RemoteArchived
+from latewood.catalog.tables import ChunkRecord, DbRecord, Local, LocalAndRemote, RemoteArchived
 from latewood.clock import Clock
-from latewood.errors import KeyNotFound, NotFoundError
+from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UsageError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import Queue
@@ -65,6 +65,7 @@ class DatabaseSite:
 
         Raises:
             NotFoundError: it is nowhere; the catalog may know better by now.
+            UsageError: it is archived, and the store has no archive.
         """
         from latewood.archive.chunk_reader import ChunkReader, open_chunk  # noqa: PLC0415 - Arrow takes its time to load
 
@@ -78,8 +79,17 @@ class DatabaseSite:
         assert isinstance(record.residency, RemoteArchived | LocalAndRemote)
         if self.tier is None:
             message = f"{record.file_name} is archived, and the store has no archive: set `archive.url`"
-            raise NotFoundError(message)
+            raise UsageError(message)
         return ChunkReader(TierSource(self.tier, record.residency.object.key), keys)
+
+    def missing(self, record: ChunkRecord) -> CorruptError:
+        """Return the error of a chunk that is in no place where its row says that it is."""
+        records = f"records {record.sequence_min} to {record.sequence_max} of shard {record.shard}"
+        places = "its file" if isinstance(record.residency, Local) else f"its object {self.object_key(record)}"
+        if isinstance(record.residency, LocalAndRemote):
+            places = f"its file and {places}"
+        reason = f"database {self.record.name!r} has {records} in this chunk, and {places} cannot be found"
+        return CorruptError(reason, self.chunk_path(record), 0)
 
     def object_key(self, record: ChunkRecord) -> str:
         """Return the key that a chunk has, or will have, in the tier."""

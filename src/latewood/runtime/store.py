@@ -53,7 +53,7 @@ from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
 from latewood.runtime.inventory import Inventory
-from latewood.runtime.opening import check_directory, load_settings, open_archive, open_keys
+from latewood.runtime.opening import check_catalog, check_directory, load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
@@ -127,6 +127,7 @@ class Store:
         tier = open_archive(settings, layout.root, fs) if tier is None else tier
         keys = open_keys(settings, layout.root, fs) if keys is None else keys
         catalog_options, job_options = catalog_options or settings.catalog, job_options or settings.jobs
+        check_catalog(fs, layout)
         if mode == "w":
             check_directory(fs, layout)
             fs.make_directory(layout.databases)
@@ -159,6 +160,8 @@ class Store:
         check_name(name, "database")
         options = _options(options, chosen, self.settings.database)
         check_shards(shards)
+        if options.key_id:
+            self._site.keys_with(options.key_id, f"database {name!r}")
         with self._lock:
             if self._find(name) is not None:
                 message = f"there is a database {name!r} already"
@@ -391,6 +394,7 @@ class Store:
                 partial(self._open_log, layout.shard(number), record),
                 inventory,
                 lambda chunk: self.site_of(db_id).open_chunk(chunk),
+                lambda chunk: self.site_of(db_id).missing(chunk),
                 keyed=record.options.keyed,
             )
             for number in range(record.wal_shards)

@@ -35,14 +35,20 @@ def find_place(fs: FileSystem, path: str) -> Place:
     directory = local_path(path)
     if fs.exists(directory / CATALOG_NAME):
         return Place(directory, is_store=True)
-    if any(fs.exists(directory / name) for name in _LOG_MARKS):
+    within = fs.exists(directory.parent / CATALOG_NAME)
+    if any(fs.exists(directory / name) for name in _LOG_MARKS) and not (within and _is_database(fs, directory)):
         return Place(directory, is_store=False)
-    if fs.exists(directory.parent / CATALOG_NAME):
+    if within:
         return Place(directory.parent, is_store=True, database=directory.name)
     root = directory.parent.parent
     if directory.parent.name == DATABASES_NAME and fs.exists(root / CATALOG_NAME):
         return Place(root, is_store=True, database=directory.name.partition("-")[2])
     raise NotFoundError(f"there is no log, database or store at {directory}")
+
+
+def _is_database(fs: FileSystem, path: Path) -> bool:
+    """Say whether a store has a database of that name: it counts more than a log that somebody put in its way."""
+    return any(name.partition("-")[2] == path.name for name in fs.list(path.parent / DATABASES_NAME))
 
 
 def local_path(path: str) -> Path:

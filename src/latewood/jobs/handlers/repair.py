@@ -64,7 +64,7 @@ def mend(attempt: Attempt) -> Result:
     for done, row in enumerate(todo, 1):
         trouble = _mend_chunk(attempt, row.chunk_id)
         lost += [] if trouble is None else [f"chunk {row.chunk_id} ({row.record.file_name}): {trouble}"]
-        attempt.context.progress(done, len(todo))
+        attempt.context.progress(done - len(lost), len(todo))  # So many are whole, also if it fails.
     if lost:
         raise JobFailed(f"{len(lost)} of {len(todo)} cannot be mended; {'; '.join(lost)}")
     return None
