@@ -110,7 +110,13 @@ COMMANDS: Final = {
     "doctor @": ANY,
     "bench @ --seconds 0.01": ANY,
 }
-ELSEWHERE: Final = {"picture": "tests/cli/test_picture.py", "spark doctor": "it takes no path"}
+ELSEWHERE: Final = {
+    "picture": "tests/cli/test_picture.py",
+    "serve": "tests/replica/test_cluster.py",
+    **{f"cluster {name}": "tests/cli/test_cluster.py" for name in ("init", "status", "add", "remove", "certs")},
+    "cluster transfer-leader": "tests/replica/test_trial.py",
+    "spark doctor": "it takes no path",
+}
 
 
 @pytest.fixture(scope="module")
