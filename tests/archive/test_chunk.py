@@ -16,7 +16,6 @@ from latewood.archive.chunk_writer import Origin, SegmentStart, segment_range, w
 from latewood.archive.directory import DirectoryTier
 from latewood.archive.names import parse_file_name
 from latewood.archive.options import ChunkOptions
-from latewood.archive.sink import sweep
 from latewood.archive.source import FileSource, digest_of
 from latewood.archive.sums import checksum_of
 from latewood.archive.tier import TierSource
@@ -267,15 +266,6 @@ def test_a_source_of_batches_that_breaks_leaves_nothing() -> None:
     with pytest.raises(KeyboardInterrupt):
         list(write_chunks(yard.site, broken()))
     assert yard.names() == []
-
-
-def test_what_others_left_unfinished_is_swept() -> None:
-    yard = Yard()
-    chunk = yard.one()
-    for token in ("a" * 32, "b" * 32):
-        yard.fs.open(yard.site.directory / f"{token}.tmp", create=True).close()
-    assert sweep(yard.fs, yard.site.directory, keep=["b" * 32]) == ["a" * 32]
-    assert sorted(yard.names()) == sorted([chunk.path.name, f"{'b' * 32}.tmp"])
 
 
 def test_a_name_that_is_taken_is_not_overwritten() -> None:

@@ -1,9 +1,13 @@
 """How chunks are cut."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from latewood.errors import UsageError
 from latewood.limits import CHUNK_LEVEL_MAX, CHUNK_ROW_GROUP_BYTES_MAX, CHUNK_ROW_GROUP_ROWS_MAX, MiB
+
+_CHUNK_BYTES_MAX: Final = 1 << 40
+"""No chunk is as large as this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class ChunkOptions:
     def __post_init__(self) -> None:
         """Refuse what could not work."""
         bounds = {
-            "chunk_bytes": (1, 1 << 40),
+            "chunk_bytes": (1, _CHUNK_BYTES_MAX),
             "row_group_bytes": (1, CHUNK_ROW_GROUP_BYTES_MAX // 4),
             "row_group_rows": (1, CHUNK_ROW_GROUP_ROWS_MAX),
             "compression_level": (1, CHUNK_LEVEL_MAX),
@@ -33,3 +37,7 @@ class ChunkOptions:
         for name, (least, most) in bounds.items():
             if not least <= getattr(self, name) <= most:
                 raise UsageError(f"{name} must be from {least:,} to {most:,}, not {getattr(self, name):,}")
+
+    def uncut(self) -> Self:
+        """Return the same, with which records become one chunk, however many they are."""
+        return replace(self, chunk_bytes=_CHUNK_BYTES_MAX)

@@ -8,11 +8,11 @@
 A crash before 3 leaves only an unfinished file, which whoever knows its token may remove.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
-from latewood.archive.names import temporary_name, token_of_temporary
+from latewood.archive.names import temporary_name
 from latewood.archive.source import Digest
 from latewood.errors import ConflictError, CorruptError, NotFoundError
 from latewood.fs import FileSystem
@@ -95,17 +95,6 @@ class FileSink:
         """Remove what is unfinished."""
         self._file.close()
         remove_temporary(self._fs, self._temporary)
-
-
-def sweep(fs: FileSystem, directory: Path, keep: Container[str] = ()) -> list[str]:
-    """Remove unfinished files but those whose tokens are in `keep`; return the tokens of those removed.
-
-    For whoever knows that nobody is at work there, as the holder of a gate does.
-    """
-    found = [token for name in fs.list(directory) if (token := token_of_temporary(name)) and token not in keep]
-    for token in found:
-        remove_temporary(fs, directory / temporary_name(token))
-    return found
 
 
 def remove_temporary(fs: FileSystem, path: Path) -> None:

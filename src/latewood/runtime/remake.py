@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latewood.catalog import Catalog
+from latewood.catalog.opening import LOCK_SUFFIX
 from latewood.clock import SystemClock
 from latewood.errors import NotFoundError
 from latewood.format.store_layout import StoreLayout
@@ -22,8 +23,7 @@ from latewood.runtime.rebuild import DatabaseReport, Progress, rebuild_catalog
 if TYPE_CHECKING:
     from latewood.tasks.engine import Engine
 
-_LOCK_SUFFIX: Final = ".writer"
-_LEFT_BY_LMDB: Final = ("-lock", _LOCK_SUFFIX)
+_LEFT_BY_LMDB: Final = ("-lock", LOCK_SUFFIX)
 _MS: Final = 1_000_000
 
 
@@ -66,7 +66,7 @@ def remake_catalog(
         AccessDenied, UnavailableError: the archive refused, or did not answer.
     """
     fs, layout = PosixFS(), check_is_store(root)
-    lock = None if dry_run else fs.lock(layout.catalog.with_name(layout.catalog.name + _LOCK_SUFFIX))
+    lock = None if dry_run else fs.lock(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
     try:
         with _new_catalog(fs, layout, f"dry-{os.getpid()}" if dry_run else "new") as made:
             reports = _rebuilt(fs, layout, made, engine, progress)

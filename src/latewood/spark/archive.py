@@ -15,11 +15,11 @@ from latewood.archive.keys import KeyRing
 from latewood.archive.opening import open_tier
 from latewood.archive.tier import Tier
 from latewood.errors import KeyNotFound, NotFoundError, UsageError
+from latewood.format.store_layout import StoreLayout
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.spark.options import ReadOptions
 
-SETTINGS_NAME: Final = "latewood.toml"
 _SETTINGS_BYTES_MAX: Final = 1 * MiB
 _PREFIX: Final = "LATEWOOD_"
 _CLIENT_PREFIX: Final = "LATEWOOD_ARCHIVE_SETTINGS__"
@@ -107,7 +107,7 @@ def open_keys(fs: FileSystem, names: ArchiveNames, environ: Mapping[str, str] | 
 
 
 def _settings(fs: FileSystem, root: Path) -> Mapping[str, Any]:
-    path = root / SETTINGS_NAME
+    path = StoreLayout(root).settings
     try:
         file = fs.open(path)
     except NotFoundError:

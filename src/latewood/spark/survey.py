@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from latewood.archive.cover import Piece, as_of, cover, floor
+from latewood.archive.names import shard_prefix
 from latewood.catalog import Catalog
 from latewood.catalog.tables import (
     ChunkRecord,
@@ -240,7 +241,7 @@ def _source(state: DatabaseState, number: int, names: ArchiveNames) -> ShardSour
         log=str(state.files.shard(number)),
         keyed=state.record.options.keyed,
         chunk_dirs=(str(state.files.chunks), *sorted(str(home) for home in state.origins.values())),
-        prefixes=tuple(sorted(keys | {f"{state.record.name}/{number:05}/"})),
+        prefixes=tuple(sorted(keys | {shard_prefix(state.record.name, number)})),
         database_ids=(state.db_id, *sorted(state.origins)),
         archive=names,
     )

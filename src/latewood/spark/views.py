@@ -5,7 +5,6 @@ Rows are made on the driver, which knows the catalog; those of segments on execu
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -143,10 +142,10 @@ def _log_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None, int 
 
 
 def _database_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None, int | None, str | None]]:
-    fs, directory = shard.log.file_system, shard.database.files.readers
+    fs, files = shard.log.file_system, shard.database.files
     end = shard.log.next_sequence
-    for name in fs.list(directory):
-        path = Path(directory) / name / f"{shard.id.number:05}.meta"
+    for name in fs.list(files.readers):
+        path = files.cursor(name, shard.id.number)
         cursor = load_cursor(fs, path) if fs.exists(path) else None
         if cursor is not None and cursor.sequence is not None:
             yield name, cursor.sequence, max(0, end - cursor.sequence), cursor.committed_at, None

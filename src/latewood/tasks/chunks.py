@@ -5,7 +5,6 @@ A task carries no secret: which key it encrypts with is told by its id.
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -90,8 +89,7 @@ def flush_records(task: FlushTask, tools: Tools) -> Iterator[Chunk]:
 
 def compact_group(task: CompactTask, tools: Tools) -> Iterator[Compacted]:
     """Yield the one chunk that neighbours become, or what is wrong with one of them."""
-    options = replace(task.recipe.options, chunk_bytes=1 << 40)  # One, whatever its size is estimated at meanwhile.
-    recipe = task.recipe._replace(options=options)
+    recipe = task.recipe._replace(options=task.recipe.options.uncut())
     try:
         with ExitStack() as opened:
             readers = [opened.enter_context(open_place(place, tools)) for place in task.places]

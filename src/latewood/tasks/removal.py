@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from latewood.archive.sink import Hook
 from latewood.errors import NotFoundError
+from latewood.fs import FileSystem
 from latewood.tasks.engine import Tools
 from latewood.types import ChunkId
 
@@ -29,16 +31,17 @@ def remove_chunks(task: tuple[Removal, ...], tools: Tools) -> Iterator[Removal]:
     """Yield each removal once it is durable."""
     for removal in task:
         if removal.file is not None and tools.fs.exists(Path(removal.file).parent):
-            _remove_file(Path(removal.file), tools)
+            remove_file(Path(removal.file), tools.fs, tools.step)
         for key in removal.keys:
             tools.step("remove object")
             tools.tier().delete(key)
         yield removal
 
 
-def _remove_file(path: Path, tools: Tools) -> None:
-    tools.step("remove file")
+def remove_file(path: Path, fs: FileSystem, step: Hook) -> None:
+    """Remove a file durably, if it is there."""
+    step("remove file")
     with suppress(NotFoundError):  # An earlier attempt came as far as this, or there was none.
-        tools.fs.remove(path)
-    tools.step("sync directory")
-    tools.fs.sync_directory(path.parent)
+        fs.remove(path)
+    step("sync directory")
+    fs.sync_directory(path.parent)

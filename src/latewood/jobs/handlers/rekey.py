@@ -8,7 +8,6 @@ Payload: `grace_ms`, `chunk_ids`; nothing: all.   Order: docs/crash-safety.md
 """
 
 from collections.abc import Sequence
-from dataclasses import replace as with_options
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,8 +27,6 @@ REKEY: Final = JobKind.REKEY
 """The kind of these jobs."""
 
 STEPS: Final = (*FILE_STEPS, "commit rekeyed", "drop rekeyed")
-_ONE_FOR_ONE: Final = 1 << 40
-"""No chunk is as large as this, so none is cut in two."""
 
 
 def rekey(attempt: Attempt) -> Result:
@@ -76,7 +73,7 @@ def _rekey_chunk(attempt: Attempt, row: Row) -> None:
 
 
 def _written_anew(attempt: Attempt, record: ChunkRecord) -> Chunk:
-    site = attempt.chunk_site(record.shard, with_options(attempt.db.chunk_options, chunk_bytes=_ONE_FOR_ONE))
+    site = attempt.chunk_site(record.shard, attempt.db.chunk_options.uncut())
     with attempt.db.open_chunk(record) as reader:
         (chunk,) = compact_chunks(site, [reader])
     return chunk

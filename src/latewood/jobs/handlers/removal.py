@@ -5,13 +5,12 @@ any more, durably, before its file or object goes: so whoever is the last to let
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 from latewood.archive.tier import Tier
 from latewood.catalog.tables import ChunkRecord, RemoteArchived
-from latewood.errors import NotFoundError
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import has_file, object_of
+from latewood.tasks import removal
 
 
 def is_file_shared(attempt: Attempt, record: ChunkRecord) -> bool:
@@ -41,11 +40,7 @@ def remove_file(attempt: Attempt, record: ChunkRecord) -> None:
     path = attempt.db.chunk_path(record)
     if is_file_shared(attempt, record) or not attempt.fs.exists(path.parent):
         return
-    attempt.step("remove file")
-    with suppress(NotFoundError):  # An earlier attempt came as far as this, or there was none.
-        attempt.fs.remove(path)
-    attempt.step("sync directory")
-    attempt.fs.sync_directory(path.parent)
+    removal.remove_file(path, attempt.fs, attempt.step)
 
 
 def remove_object(attempt: Attempt, tier: Tier, record: ChunkRecord, key: str) -> None:

@@ -13,7 +13,6 @@ Payload: `chunk_ids`; nothing: all.   Order: docs/crash-safety.md
 """
 
 from collections.abc import Sequence
-from dataclasses import replace as with_options
 from typing import Final
 
 from msgspec.structs import replace
@@ -167,9 +166,8 @@ def _mend_from_log(attempt: Attempt, row: Row, trouble: str) -> str | None:
 
 
 def _written_again(attempt: Attempt, record: ChunkRecord) -> Chunk:
-    options = with_options(attempt.db.chunk_options, chunk_bytes=1 << 40)  # One for one.
     log = attempt.db.log(record.shard)
     origin = Origin(segments=segments_from(log, record.sequence_min))
     batches = log.arrow_batches(record.sequence_min, record.sequence_max + 1, keys=log.options.keyed)
-    (chunk,) = write_chunks(attempt.chunk_site(record.shard, options), batches, origin)
+    (chunk,) = write_chunks(attempt.chunk_site(record.shard, attempt.db.chunk_options.uncut()), batches, origin)
     return chunk
