@@ -50,8 +50,10 @@ check: setup ## Formatting, lint, types, import layers and quick tests: about a 
 bench: setup ## Measure log, catalog, store and Spark against their peers and the limits of this machine
 	@missed=0; for one in log catalog store spark; do $(BIN)/python bench/$$one.py || missed=1; done; exit $$missed
 
-crash: setup ## The long crash campaign: every power-cut state that can be enumerated
-	$(PYTEST) $(PARALLEL) tests/crash --campaign --timeout 0
+CAMPAIGNS := tests/crash tests/model tests/replica tests/runtime/test_seam.py tests/spark/test_seam_spark.py tests/spark/test_sink_crash.py
+
+crash: setup ## The long campaigns: every power-cut state, and many more kills, flips, models and seams
+	$(PYTEST) $(PARALLEL) $(CAMPAIGNS) --campaign --timeout 0
 
 format: setup ## Format the source and apply the safe lint fixes
 	$(BIN)/ruff format --quiet .
