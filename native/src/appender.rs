@@ -7,9 +7,9 @@ use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::batch::{Batch, Ends, Room, check_timestamp, gather, now_ns};
+use crate::batch::{Batch, Ends, Room, check_timestamp, gather};
 use crate::futex::Wake;
-use crate::memory::{GilCell, Region, Writable, with_bytes};
+use crate::memory::{GilCell, Region, Writable, now_ns, with_bytes};
 use crate::record::{self, Payload, SEAL};
 use crate::scan::Place;
 
@@ -111,9 +111,11 @@ impl Core {
     #[inline]
     fn publish(&self, (offset, mark): (usize, u32)) {
         if let Some(segment) = &self.segment {
-            record::publish(segment, offset, mark);
+            record::publish_first(segment, offset, mark);
         }
-        self.ring();
+        if let Some(wake) = &self.wake {
+            wake.ring_published();
+        }
     }
 
     #[inline]
@@ -123,7 +125,8 @@ impl Core {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[allow(clippy::inline_always, reason = "measured: handing the payload over in memory takes 4 ns of 80")]
     fn append(&mut self, payload: Payload<'_>, ext_id: u64, timestamp_ns: u64) -> i64 {
         let length = payload.bytes().len();
         let state = &self.progress.state;

@@ -2,13 +2,11 @@
 //!
 //! Everything here happens before anything is written, and some of it may run Python code.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
-use crate::memory::Region;
+use crate::memory::{Region, now_ns};
 use crate::record::{self, Payload, SEAL};
 
 /// One call packs at most this much, so that it holds the GIL, and a reader waits, only so long.
@@ -158,13 +156,6 @@ impl<'py> Held<'py> {
             Self::Buffer(region) => Payload::Shared(region.slice(0, region.len())),
         }
     }
-}
-
-/// The system's clock.
-#[inline]
-pub fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
 }
 
 /// Hold the payloads of a list or a tuple that there is room for, having looked that each is bytes-like.

@@ -52,11 +52,15 @@ impl Budget {
     }
 }
 
-/// Records that follow each other.
+/// Records that follow each other: a run of one length, which needs no list of them, or a list.
 pub struct Block {
     places: [usize; BLOCK],
     lengths: [u32; BLOCK],
     count: usize,
+    /// Where the first record begins.
+    start: usize,
+    /// Whether all of them are as long as `last`, and none is in `places` and `lengths`.
+    is_run: bool,
     /// The length of the last record that was read alone, and whether the one before it had the same.
     last: u32,
     repeats: bool,
@@ -69,18 +73,36 @@ pub struct Block {
 impl Block {
     /// Nothing yet; the first record is at `offset`.
     pub const fn at(offset: usize) -> Self {
-        Self { places: [0; BLOCK], lengths: [0; BLOCK], count: 0, last: 0, repeats: false, end: offset, state: None }
+        Self {
+            places: [0; BLOCK],
+            lengths: [0; BLOCK],
+            count: 0,
+            start: offset,
+            is_run: false,
+            last: 0,
+            repeats: false,
+            end: offset,
+            state: None,
+        }
+    }
+
+    #[inline]
+    fn record(&self, index: usize) -> (usize, usize) {
+        if self.is_run {
+            (self.start + index * record::size(self.last as usize), self.last as usize)
+        } else {
+            (self.places[index], self.lengths[index] as usize)
+        }
     }
 
     /// Offset and length of each.
     pub fn records(&self) -> impl Iterator<Item = (usize, usize)> {
-        let lengths = self.lengths[..self.count].iter().map(|&length| length as usize);
-        self.places[..self.count].iter().copied().zip(lengths)
+        (0..self.count).map(|index| self.record(index))
     }
 
     /// Bytes of their payloads together.
     pub fn payload_bytes(&self) -> usize {
-        self.records().map(|(_, length)| length).sum()
+        self.run().map_or_else(|| self.records().map(|(_, length)| length).sum(), |(_, length)| length * self.count)
     }
 
     /// How many there are.
@@ -88,13 +110,10 @@ impl Block {
         self.count
     }
 
-    /// If all have one length, where the first begins and that length.
-    pub fn uniform(&self) -> Option<(usize, usize)> {
-        let length = self.lengths[0];
-        let is_one = self.count > 1 && self.end - self.places[0] == self.count * record::size(length as usize);
-        // Padding may hide a difference, so the size alone proves nothing.
-        (is_one && self.lengths[..self.count].iter().all(|&other| other == length))
-            .then_some((self.places[0], length as usize))
+    /// If they are a run, where the first begins and the length of all.
+    #[inline]
+    pub fn run(&self) -> Option<(usize, usize)> {
+        self.is_run.then_some((self.start, self.last as usize))
     }
 
     /// The records that follow, sound ones only: what is not ends the block.
@@ -114,10 +133,23 @@ impl Block {
 
     #[inline]
     fn read_up_to(&mut self, window: &Window, budget: &mut Budget, bytes_max: u64) {
-        self.count = 0;
-        while self.count < BLOCK && self.state.is_none() {
-            if !self.read_four(window, budget, bytes_max) {
-                self.state = self.read_one(window, budget, bytes_max).err();
+        (self.start, self.count) = (self.end, 0);
+        while self.count < BLOCK && self.read_four(window, budget, bytes_max) {
+            self.count += LANES;
+        }
+        self.is_run = self.count > 0;
+        if !self.is_run {
+            self.read_list(window, budget, bytes_max);
+        }
+    }
+
+    /// Read records one by one: at least one, and then no further than to where a run may begin.
+    #[inline]
+    fn read_list(&mut self, window: &Window, budget: &mut Budget, bytes_max: u64) {
+        loop {
+            self.state = self.read_one(window, budget, bytes_max).err();
+            if self.state.is_some() || self.repeats || self.count == BLOCK {
+                break;
             }
         }
     }
@@ -129,16 +161,19 @@ impl Block {
             return Err(MORE);
         }
         let header = window.peek(self.end)?;
+        if !window.sound(self.end, header) {
+            return Err(BAD); // Before its length is believed: a damaged one may be too large for anything.
+        }
         if budget.taken + u64::from(header.length) > bytes_max {
             return Err(MORE);
-        }
-        if !window.sound(self.end, header) {
-            return Err(BAD);
         }
         self.repeats = self.last == header.length;
         self.last = header.length;
         budget.take(1, header.length);
-        self.push(header.length, record::size(header.length as usize));
+        self.places[self.count] = self.end;
+        self.lengths[self.count] = header.length;
+        self.count += 1;
+        self.end += record::size(header.length as usize);
         Ok(())
     }
 
@@ -146,7 +181,7 @@ impl Block {
     /// False if they are not, or not all of them are sound.
     #[inline]
     fn read_four(&mut self, window: &Window, budget: &mut Budget, bytes_max: u64) -> bool {
-        if !self.repeats || self.count + LANES > BLOCK {
+        if !self.repeats {
             return false;
         }
         let (length, size) = (self.last, record::size(self.last as usize));
@@ -164,21 +199,13 @@ impl Block {
             return false;
         }
         budget.take(LANES as u64, length);
-        (0..LANES).for_each(|_| self.push(length, size));
+        self.end += LANES * size;
         true
-    }
-
-    #[inline]
-    fn push(&mut self, length: u32, size: usize) {
-        self.places[self.count] = self.end;
-        self.lengths[self.count] = length;
-        self.count += 1;
-        self.end += size;
     }
 
     /// End the block before the record `index`, for a reason.
     pub fn cut(&mut self, index: usize, state: u8) {
-        self.end = self.places[index];
+        self.end = self.record(index).0;
         self.count = index;
         self.state = Some(state);
     }

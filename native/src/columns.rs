@@ -76,15 +76,16 @@ impl<'py> Values<'py> {
 
     /// Add `count` values of one length, the first of which is at `offset`.
     fn push_all(&mut self, region: &Region, offset: usize, length: usize, count: usize) {
-        for _ in 0..count {
-            self.end += length as i32;
-            self.ends.push(&self.end.to_le_bytes());
-        }
+        self.ends.push_steps(self.end, length as i32, count);
+        self.end += (length * count) as i32;
         if let Some(data) = &mut self.data {
             data.push_all(region, offset, size(length), length, count);
         }
     }
 }
+
+/// Keys and values of a block, each taken apart once: whoever could still change a payload changes no length.
+type Pairs<'a> = [(Option<&'a [u8]>, &'a [u8]); BLOCK];
 
 /// What is wanted of the records of one batch.
 struct Columns<'py> {
@@ -115,12 +116,12 @@ impl<'py> Columns<'py> {
     }
 
     /// Add the records of a block; one whose key does not fit it ends that.
-    fn push(&mut self, window: &Window, block: &mut Block) -> PyResult<()> {
+    fn push<'a>(&mut self, window: &'a Window, block: &mut Block, pairs: &mut Pairs<'a>) -> PyResult<()> {
         if self.is_keyed {
-            self.push_keyed(window, block)?;
+            self.push_keyed(window, block, pairs)?;
         } else if let Some(values) = &mut self.values {
             values.reserve(self.most, self.count, block.len(), block.payload_bytes())?;
-            if let Some((offset, length)) = block.uniform() {
+            if let Some((offset, length)) = block.run() {
                 values.push_all(&window.region, offset + HEADER, length, block.len());
             } else {
                 for (offset, length) in block.records() {
@@ -131,8 +132,8 @@ impl<'py> Columns<'py> {
         for (column, place) in [(&mut self.timestamps, 8), (&mut self.ext_ids, 16)] {
             if let Some(column) = column {
                 column.reserve(block.len() * 8, |_| self.most.rows * 8)?;
-                if let Some((offset, length)) = block.uniform() {
-                    column.push_all(&window.region, offset + place, size(length), 8, block.len());
+                if let Some((offset, length)) = block.run() {
+                    column.push_words(&window.region, offset + place, size(length), block.len());
                 } else {
                     for (offset, _) in block.records() {
                         column.push(window.region.slice(offset + place, 8));
@@ -144,10 +145,9 @@ impl<'py> Columns<'py> {
         Ok(())
     }
 
-    fn push_keyed(&mut self, window: &Window, block: &mut Block) -> PyResult<()> {
-        let mut pairs = [(None, &[][..]); BLOCK];
+    fn push_keyed<'a>(&mut self, window: &'a Window, block: &mut Block, pairs: &mut Pairs<'a>) -> PyResult<()> {
         let split = |(offset, length)| keyed::split(window.payload(offset, length));
-        let unfit = block.records().zip(&mut pairs).position(|(record, pair)| match split(record) {
+        let unfit = block.records().zip(&mut *pairs).position(|(record, pair)| match split(record) {
             Some(found) => {
                 *pair = found;
                 false
@@ -208,9 +208,10 @@ pub fn columns<'py>(
     let bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX).min(left);
     let mut columns = Columns::new(py, wanted, keyed, Most { rows, bytes })?;
     let (mut block, mut budget) = (Block::at(offset.0), Budget::new(max_records, max_bytes));
+    let mut pairs: Pairs<'_> = [(None, &[]); BLOCK];
     let state = loop {
         block.read_column(&window, &mut budget)?;
-        columns.push(&window, &mut block)?;
+        columns.push(&window, &mut block, &mut pairs)?;
         if let Some(state) = block.state {
             break state;
         }

@@ -49,11 +49,12 @@ impl Door {
         timestamp_ns: Option<&Bound<'_, PyAny>>,
         durable: bool,
     ) -> PyResult<i64> {
-        let numbers = match (number(ext_id)?, number(timestamp_ns)?) {
-            (Some(ext_id), Some(timestamp_ns)) if !durable => Some((ext_id.unwrap_or(0), timestamp_ns)),
-            _ => None,
+        let numbers = if ext_id.is_none() && timestamp_ns.is_none() {
+            Some((0, None)) // Mostly, and then there is nothing to look at.
+        } else {
+            number(ext_id)?.zip(number(timestamp_ns)?).map(|(ext_id, time)| (ext_id.unwrap_or(0), time))
         };
-        if let Some((ext_id, timestamp_ns)) = numbers {
+        if let Some((ext_id, timestamp_ns)) = numbers.filter(|_| !durable) {
             let appender = self.appender.with(py, |held| held.as_ref().map(|appender| appender.clone_ref(py)));
             if let Some(appender) = appender {
                 match appender.get().append(py, payload, ext_id, timestamp_ns) {

@@ -2,7 +2,8 @@
 //!
 //! A reader arms (reads the epoch, then raises the flag), looks once more for records, and only then waits while
 //! the epoch is what it read.  A writer publishes, fences, and looks at the flag.  Whatever the interleaving,
-//! either the reader sees the record or the writer sees the flag, so no wake is missed.
+//! either the reader sees the record or the writer sees the flag, so no wake is missed.  A mark that is swapped in is
+//! both, a store and a fence.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -31,7 +32,13 @@ impl Wake {
     #[inline]
     pub fn ring(&self) {
         fence(Ordering::SeqCst);
-        if self.0.atomic32(FLAG).load(Ordering::Relaxed) != 0 {
+        self.ring_published();
+    }
+
+    /// The same after `record::publish_first`, which has fenced.
+    #[inline]
+    pub fn ring_published(&self) {
+        if self.0.atomic32(FLAG).load(Ordering::SeqCst) != 0 {
             self.wake_all();
         }
     }

@@ -273,9 +273,7 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, bytes: usize) {
     const PIECE: usize = 32;
     // SAFETY: whole pieces that lie inside, and then the last one, which may cover a part of the one before again.
     unsafe {
-        if bytes == WORD {
-            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
-        } else if (PIECE..=8 * PIECE).contains(&bytes) {
+        if (PIECE..=8 * PIECE).contains(&bytes) {
             for at in (0..bytes - PIECE).step_by(PIECE) {
                 to.add(at).cast::<[u8; PIECE]>().write(from.add(at).cast::<[u8; PIECE]>().read());
             }
@@ -342,6 +340,35 @@ impl<'py> Column<'py> {
             unsafe { copy_short(from.add(index * stride), self.base.add(self.filled + index * bytes), bytes) };
         }
         self.filled += count * bytes;
+    }
+
+    /// Add `count` double words, `stride` apart, for which room was made.
+    #[inline]
+    pub fn push_words(&mut self, region: &Region, offset: usize, stride: usize, count: usize) {
+        let Some(last) = count.checked_sub(1) else { return };
+        let from = region.at(offset, last * stride + WORD).cast_const();
+        assert!(count * WORD <= self.capacity - self.filled, "the column is full");
+        for index in 0..count {
+            // SAFETY: both ends of the last were just checked, of the source and of the room.
+            unsafe {
+                let word = from.add(index * stride).cast::<u64>().read_unaligned();
+                self.base.add(self.filled).cast::<u64>().add(index).write_unaligned(word);
+            }
+        }
+        self.filled += count * WORD;
+    }
+
+    /// Add `count` numbers, each by `step` larger than the one before, the first than `start`; room was made for them.
+    #[inline]
+    pub fn push_steps(&mut self, start: i32, step: i32, count: usize) {
+        assert!(count * 4 <= self.capacity - self.filled, "the column is full");
+        let mut number = start;
+        for index in 0..count {
+            number = number.wrapping_add(step);
+            // SAFETY: just checked that the room is there.
+            unsafe { self.base.add(self.filled).cast::<i32>().add(index).write_unaligned(number) };
+        }
+        self.filled += count * 4;
     }
 
     /// What was pushed.
@@ -471,6 +498,15 @@ fn crc32c_rest(sum: u64, rest: &[u8]) -> u32 {
         sum = _mm_crc32_u8(sum, *byte);
     }
     !sum
+}
+
+/// Nanoseconds since 1970, as the system's clock has them; 0 before that.
+#[inline]
+pub fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the answer is written into `now`, which lives until the call returns.  This clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
+    u64::try_from(now.tv_sec).map_or(0, |seconds| seconds * 1_000_000_000 + now.tv_nsec.cast_unsigned())
 }
 
 /// Sleep while `word` holds `expected`, at most `timeout_ns`.

@@ -83,6 +83,11 @@ impl RaftCore {
         self.run(|node| is_installing(node) || node.tick()).map(drop)
     }
 
+    /// As the leader, say that we are there, and how far is committed.
+    fn tell_commit(&mut self) -> PyResult<()> {
+        self.run(|node| node.ping())
+    }
+
     /// Take in messages that `sender` sent.
     fn step(&mut self, sender: u64, messages: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
         for message in messages {

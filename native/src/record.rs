@@ -119,3 +119,9 @@ pub fn write(segment: &Writable, offset: usize, words: [u64; 2], payload: Payloa
 pub fn publish(segment: &Writable, offset: usize, mark: u32) {
     segment.atomic32(offset + MARK).store(mark, std::sync::atomic::Ordering::Release);
 }
+
+/// The same, and before every later load too: as good as a fence behind it, and cheaper.
+#[inline]
+pub fn publish_first(segment: &Writable, offset: usize, mark: u32) {
+    segment.atomic32(offset + MARK).swap(mark, std::sync::atomic::Ordering::SeqCst);
+}

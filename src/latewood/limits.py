@@ -47,6 +47,9 @@ ARROW_RECORDS_MAX: Final = 65_536
 ARROW_BYTES_MAX: Final = 2 * MiB
 """Payload bytes in one Arrow batch, beyond its first record: memory that the next batch finds warm."""
 
+ARROW_SCAN_BYTES_MAX: Final = 16 * MiB
+"""Payload bytes behind one Arrow batch that has none of them: what one call of the kernel passes over."""
+
 TIMESTAMP_NS_MAX: Final = (1 << 63) - 1
 """Footers and Arrow store times in 63 bits: until the year 2262."""
 
@@ -150,10 +153,25 @@ def check_name(name: str, what: str) -> str:
     Raises:
         BadName: it cannot.
     """
-    if not _NAME.fullmatch(name):
+    given: object = name  # A caller without a type checker may give anything.
+    if not isinstance(given, str) or not _NAME.fullmatch(given):
         message = f"{what} name {name!r} must match [a-z0-9][a-z0-9_-]{{0,63}}"
         raise BadName(message)
     return name
+
+
+def check_reader_name(name: str) -> str:
+    """Return `name` if a user may call a reader of a store, or of a query, so.
+
+    Raises:
+        BadName: it cannot be a file name, or is of those that are ours.
+    """
+    if name.startswith(READER_PREFIX_OWN):
+        message = (
+            f"reader name {name!r}: names that begin with {READER_PREFIX_OWN!r} are the system's own; choose another"
+        )
+        raise BadName(message)
+    return check_name(name, "reader")
 
 
 def check_number(number: object, number_max: int, what: str) -> int:

@@ -2,6 +2,7 @@
 
 import struct
 from array import array
+from itertools import cycle
 from types import ModuleType
 from typing import Any
 
@@ -294,6 +295,20 @@ def test_a_scratch_buffer_bounds_what_is_staged(kernel: ModuleType) -> None:
         assert writer.append_columns(data, offsets, False, 0, 9, 0, 1, scratch) == size // 32  # noqa: FBT003
         assert writer.staged_bytes == size // 32 * 32
         assert scratch[size // 32 * 32 :] == b"\xff" * (size % 32)
+
+
+@pytest.mark.parametrize("lengths", [[100], [1001], [1024], [70_000], [0], [100, 101]])
+def test_a_long_staged_batch_is_the_same_bytes_as_single_appends(kernel: ModuleType, lengths: list[int]) -> None:
+    count = min(2500, 300_000 // (max(lengths) + 1))
+    payloads = [bytes([number % 251]) * length for number, length in zip(range(count), cycle(lengths), strict=False)]
+    size = sum(record_bytes(len(payload)) for payload in payloads)
+    scratch, singly = bytearray(b"\xff" * (size + 8)), bytearray(size)
+    assert appender(kernel, bytearray(size)).append_many(payloads, 0, 7, 9, scratch) == count
+    writer = appender(kernel, singly)
+    for payload in payloads:
+        assert writer.append(payload, 7, 9) >= 0
+    assert scratch[:size] == singly
+    assert scratch[size:] == b"\xff" * 8
 
 
 def test_a_staged_batch_is_dropped_by_the_next_one_and_by_close(kernel: ModuleType) -> None:

@@ -1,6 +1,8 @@
 """Columns: only what is asked for, and every checksum whatever that is."""
 
+import mmap
 import struct
+from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from types import ModuleType
 from typing import Any
@@ -17,6 +19,7 @@ from tests.kernel.packing import EMPTY_STATE, Entry, packed, record_bytes
 NATIVE = native()
 NAMES = ("TIMESTAMPS", "EXT_IDS", "LENGTHS", "PAYLOADS", "KEYS")
 PAIRS = [(b"k", b"value"), (None, b"no key"), (b"", b"an empty key"), (b"only a key", b""), (None, b"")]
+LARGE = 1 << 31
 RECORDS = [Entry(number, 7, payload) for number, payload in enumerate([b"x" * 100] * 70 + [b"y", b"z" * 9] * 9)]
 
 
@@ -52,6 +55,32 @@ def test_a_damaged_record_is_met_whatever_is_wanted(kernel: ModuleType, wanted: 
         at = sum(record_bytes(len(record.payload)) for record in RECORDS[:index])
         damaged[at + 24] ^= 1
         assert made(kernel, damaged, wanted)[:3] == (index, at, kernel.BAD)
+
+
+@pytest.fixture
+def large() -> Iterator[mmap.mmap]:
+    """Yield room for a record that no column holds: zeros that take no memory, whoever only reads them."""
+    with mmap.mmap(-1, LARGE + 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as room:
+        yield room
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_damaged_length_is_damage_however_large_it_is(large: mmap.mmap, before: int) -> None:
+    """Native alone: the pure twin would copy 2 GiB to say the same."""
+    whole = packed(NATIVE, (Entry(1, 2, b"12345678"),) * 2)
+    large[: len(whole)] = bytes(whole)
+    at = 32 * before
+    large[at : at + 4] = LARGE.to_bytes(4, "little")
+    found = NATIVE.columns(large, 0, len(large), 0, 99, 1 << 40, NATIVE.LENGTHS)
+    assert found[:3] == (before, at, NATIVE.BAD)
+
+
+def test_a_sound_record_that_no_column_holds_is_an_error_of_its_own(large: mmap.mmap) -> None:
+    with memoryview(large)[8 : 24 + LARGE] as body:
+        mark = NATIVE.crc32c(body, LARGE)
+    large[:8] = struct.pack("<II", LARGE, mark)
+    with pytest.raises(OverflowError, match="too large for a column"):
+        NATIVE.columns(large, 0, len(large), 0, 99, 1 << 40, NATIVE.LENGTHS)
 
 
 def test_lengths_need_no_payload(kernel: ModuleType) -> None:

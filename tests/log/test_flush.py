@@ -61,6 +61,18 @@ def test_what_is_flushed_is_durable_and_what_is_not_may_be_lost() -> None:
         assert survivors(fs) == [b"a", b"b"]
 
 
+def test_a_reader_knows_of_what_was_durable_before_it_asked_though_the_log_has_rolled_since_it_looked() -> None:
+    with Desk() as desk:
+        log = desk.open()
+        log.append(b"a", durable=True)
+        view = latewood.open(ROOT, mode="r", fs=desk.fs).view()
+        log.append(b"b", durable=True)
+        log.roll()
+        log.append(b"c", durable=True)
+        log.append(b"d")
+        assert view.durable() == 3
+
+
 def test_a_durable_append_is_durable_on_return_with_all_before_it() -> None:
     fs = CrashFS()
     with Desk(fs) as desk:

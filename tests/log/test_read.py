@@ -167,6 +167,15 @@ def test_no_batch_has_more_rows_than_the_limit(desk: Desk) -> None:
     assert [batch.num_rows for batch in log.arrow_batches()] == [ARROW_RECORDS_MAX, 10]
 
 
+def test_a_batch_without_payloads_is_not_cut_by_their_bytes(desk: Desk) -> None:
+    log = desk.open(segment_bytes_max=8 << 20)
+    log.append_many([bytes(1000)] * 4000)
+    counts = {names: [batch.num_rows for batch in log.arrow_batches(columns=names)] for names in (("length",), None)}
+    assert counts[("length",)] == [4000]
+    assert len(counts[None]) > 1
+    assert sum(counts[None]) == 4000
+
+
 COLUMNS = ("sequence", "timestamp", "ext_id", "payload", "length")
 
 

@@ -86,6 +86,8 @@ impl From<Options> for Config {
             check_quorum: true,
             pre_vote: true,
             batch_append: true,
+            // Followers hear of a commit with what comes next: `tell_commit` is for when nothing does.
+            skip_bcast_commit: true,
             read_only_option: ReadOnlyOption::Safe,
             ..Self::default()
         }

@@ -30,6 +30,11 @@ _PIECE_BYTES = 64 * 1024
 """What is longer is written in such pieces: larger ones become large folios, which a later sync writes whole."""
 
 
+_SMALL_BYTES = 8 << 20
+"""A file below this is one of many: what is written to it comes page by page, and nothing is read ahead of that.  Else
+the first byte would have the kernel make zeros of the whole file, or of as much as it reads ahead."""
+
+
 def _translated(error: OSError, path: Path) -> LatewoodError:
     reason = error.strerror or str(error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -57,6 +62,8 @@ class PosixMapping:
     def __init__(self, descriptor: int, length: int, *, writable: bool) -> None:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._mmap = mmap.mmap(descriptor, length, access=access)
+        if writable and length < _SMALL_BYTES:
+            self._mmap.madvise(mmap.MADV_RANDOM)
         self.view = memoryview(self._mmap)
 
     def load(self, start: int, stop: int) -> None:

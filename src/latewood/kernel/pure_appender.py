@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from google_crc32c import extend
 
-from latewood.kernel.pure_batch import Batch, Room, body_of, encode, numbers, place, slices, timestamp, timestamps, u64
+from latewood.kernel.pure_batch import Batch, Room, body_of, numbers, place, slices, store, timestamp, timestamps, u64
 from latewood.kernel.pure_futex import ring, wake_words
 from latewood.kernel.pure_record import HEADER, PADDING, SEAL, as_view, as_words, as_writable
 
@@ -58,27 +58,27 @@ class _State(NamedTuple):
         )
         return tuple.__new__(_State, numbers)  # its own constructor takes twice the time
 
-    def plus_batch(self, sizes: list[int], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> "_State":
+    def plus_batch(self, batch: Batch, timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> "_State":
         """Return the state after a batch."""
         if isinstance(timestamps_ns, int):
             times = (timestamps_ns, timestamps_ns, timestamps_ns)
         else:
             times = (timestamps_ns[0], timestamps_ns[-1], max(timestamps_ns))
         ids = (ext_ids, ext_ids) if isinstance(ext_ids, int) else (min(ext_ids), max(ext_ids))
-        return self.plus(len(sizes), sum(sizes), times, ids)
+        return self.plus(len(batch.payloads), batch.bytes, times, ids)
 
-    def entries(self, interval: int, sizes: list[int], timestamps_ns: "int | memoryview") -> list[bytes]:
+    def entries(self, interval: int, batch: Batch, timestamps_ns: "int | memoryview") -> list[bytes]:
         """Return the index entries of a batch that comes next."""
-        offset, newest, done = self.offset, self.max_timestamp_ns, 0
+        newest, done = self.max_timestamp_ns, 0
         found: list[bytes] = []
-        for ordinal in range(-self.records % interval, len(sizes), interval):
-            offset += sum(sizes[done:ordinal])
+        ordinals = range(-self.records % interval, len(batch.payloads), interval)
+        for ordinal, place_in_batch in zip(ordinals, batch.places(ordinals), strict=True):
             if isinstance(timestamps_ns, int):
                 newest = max(newest, timestamps_ns)
             else:
                 newest = max(newest, *timestamps_ns[done : ordinal + 1])
             done = ordinal
-            found.append(_ENTRY.pack(offset, newest))
+            found.append(_ENTRY.pack(self.offset + place_in_batch, newest))
         return found
 
 
@@ -267,14 +267,15 @@ class Appender:
     ) -> None:
         """Store the records in a scratch buffer; without one, publish them here and now."""
         state = self._state
-        blob, mark = encode(batch.payloads, timestamps_ns, ext_ids)
-        entries = state.entries(self._interval, batch.sizes, timestamps_ns)
-        staged = _Staged(state.plus_batch(batch.sizes, timestamps_ns, ext_ids), entries)
+        entries = state.entries(self._interval, batch, timestamps_ns)
+        staged = _Staged(state.plus_batch(batch, timestamps_ns, ext_ids), entries)
         if scratch is None:
+            blob = bytearray(batch.bytes)
+            store(memoryview(blob), batch, timestamps_ns, ext_ids)
+            mark, blob[4:8] = int.from_bytes(blob[4:8], "little"), bytes(4)
             self._publish(staged, blob, mark)
         else:
-            scratch[: len(blob)] = blob
-            scratch[4:8] = mark.to_bytes(4, "little")
+            store(scratch, batch, timestamps_ns, ext_ids)
             self._staged = staged
 
     def _publish(self, staged: _Staged, blob: bytes | bytearray, mark: int) -> None:

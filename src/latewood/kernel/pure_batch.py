@@ -7,12 +7,12 @@ import operator
 import struct
 import time
 from array import array
-from itertools import islice, pairwise, repeat
+from itertools import accumulate, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from google_crc32c import extend
 
-from latewood.kernel.pure_record import FRONT, HEADER, PADDING, PREFIX, SEAL, U64_MAX, as_bytes, as_view, size
+from latewood.kernel.pure_record import FRONT, HEADER, PADDING, PREFIX, SEAL, U64_MAX, as_bytes, as_view, as_words, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _CALL_BYTES_MAX: Final = 4 << 20
 """One call packs at most this much, so that it holds the lock, and a reader waits, only so long."""
 _CHUNK_RECORDS: Final = 1024
+_PIECE_BYTES: Final = 64 << 10
+"""So much is joined at a time: what is larger, the allocator gets from the system and gives back each time."""
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 _U64_FORMATS: Final = frozenset({"Q", "L", "@Q", "@L", "=Q", "<Q"})
 
@@ -97,15 +99,18 @@ class Room(NamedTuple):
 class Batch:
     """The payloads that one call will pack, and their whole sizes."""
 
-    __slots__ = ("_call_max", "_packed", "_room", "full", "payloads", "sizes")
+    __slots__ = ("_call_max", "_room", "bytes", "full", "lengths", "payloads", "sizes")
 
     def __init__(self, room: Room) -> None:
         self._room = room
         self._call_max = min(room.bytes_max, _CALL_BYTES_MAX)
-        self._packed = 0
+        self.bytes = 0
+        """The sum of the sizes."""
         self.full = room.records_max == 0 or self._call_max < HEADER
         self.payloads: list[bytes] = []
         self.sizes: list[int] = []
+        self.lengths: set[int] = set()
+        """Every length that there is: mostly it is one, and then a few calls do for all payloads."""
 
     def take_chunks(self, source: "Iterator[ReadableBuffer]") -> None:
         """Take what fits, many at a time as long as they are bytes objects that all fit."""
@@ -116,16 +121,18 @@ class Batch:
     def _take_whole(self, chunk: "list[ReadableBuffer]") -> bool:
         if set(map(type, chunk)) != {bytes} or len(self.payloads) + len(chunk) >= self._room.records_max:
             return False
-        lengths = list(map(len, cast("list[bytes]", chunk)))
-        wholes = {length: size(length) for length in set(lengths)}
-        alike = len(wholes) == 1
-        sizes = [size(lengths[0])] * len(lengths) if alike else list(map(wholes.__getitem__, lengths))
-        packed = self._packed + sum(sizes)
+        payloads = cast("list[bytes]", chunk)
+        lengths = set(map(len, payloads))
+        wholes = {length: size(length) for length in lengths}
+        alike = len(lengths) == 1
+        sizes = list(wholes.values()) * len(chunk) if alike else list(map(wholes.__getitem__, map(len, payloads)))
+        packed = self.bytes + sum(sizes)
         if packed > self._call_max - HEADER:
             return False
-        self._packed = packed
+        self.bytes = packed
+        self.lengths |= lengths
         self.sizes += sizes
-        self.payloads += cast("list[bytes]", chunk)
+        self.payloads += payloads
         return True
 
     def take(self, source: "Iterable[ReadableBuffer]") -> None:
@@ -133,16 +140,24 @@ class Batch:
         for item in () if self.full else source:
             payload = as_bytes(item)
             whole = size(len(payload))
-            packed = self._packed + whole
+            packed = self.bytes + whole
             self.full = len(payload) >= SEAL or packed > (self._call_max if self.payloads else self._room.bytes_max)
             if self.full:
                 return
-            self._packed = packed
+            self.bytes = packed
+            self.lengths.add(len(payload))
             self.payloads.append(payload)
             self.sizes.append(whole)
             self.full = packed > self._call_max - HEADER or len(self.payloads) == self._room.records_max
             if self.full:
                 return
+
+    def places(self, ordinals: range) -> list[int]:
+        """Return how many bytes there are before each of these records."""
+        if len(self.lengths) == 1:
+            return [ordinal * self.sizes[0] for ordinal in ordinals]
+        ends = list(accumulate(self.sizes, initial=0))
+        return [ends[ordinal] for ordinal in ordinals]
 
 
 def slices(data: "ReadableBuffer", places: memoryview) -> "Iterator[bytes]":
@@ -166,37 +181,49 @@ def _prefixes(
     return prefixes, map(extend, lengths, prefixes)
 
 
-def _encode_alike(payloads: list[bytes], prefix: bytes) -> tuple[bytearray, int]:
-    """Do the same for records that differ in nothing but payload and mark, in a few calls for all of them."""
-    length = len(payloads[0])
-    marks = array("I", map(extend, repeat(extend(length, prefix)), payloads))
-    if 0 in marks:
+def _marks(sums: "Iterable[int]") -> "array[int]":
+    """Return sums as marks, which are never 0."""
+    marks = array("I", sums)
+    # Four zeros in a row need not be one number.  Looking at each would take longer than all of the rest.
+    if b"\0\0\0\0" in marks.tobytes():
         marks = array("I", [mark or SEAL for mark in marks])
-    first, marks[0] = marks[0], 0
-    head, padding = FRONT.pack(length, 0) + prefix, PADDING[length & 7]
-    blob = bytearray(head)
-    blob += (padding + head).join(payloads)
-    blob += padding
-    memoryview(blob).cast("I")[1 :: size(length) // 4] = memoryview(marks)
-    return blob, first
+    return marks
 
 
-def encode(
-    payloads: list[bytes], timestamps_ns: "int | memoryview", ext_ids: "int | memoryview"
-) -> "tuple[bytes | bytearray, int]":
-    """Return the records as they go to disk, but for the first one's mark, and that mark."""
-    lengths = list(map(len, payloads))
-    if isinstance(timestamps_ns, int) and isinstance(ext_ids, int) and len(set(lengths)) == 1:
-        return _encode_alike(payloads, PREFIX.pack(timestamps_ns, ext_ids))
+def _store_alike(target: memoryview, payloads: list[bytes], prefix: bytes) -> None:
+    """Store records that differ in nothing but payload and mark, in a few calls for all of them."""
+    length = len(payloads[0])
+    whole, head, padding = size(length), FRONT.pack(length, 0) + prefix, PADDING[length & 7]
+    between, records = padding + head, max(1, _PIECE_BYTES // size(length))
+    for start in range(0, len(payloads), records):
+        joined = between.join(payloads[start : start + records])
+        begin = start * whole + HEADER
+        end = begin + len(joined)
+        target[begin - HEADER : begin] = head
+        target[begin:end] = joined
+        target[end : end + len(padding)] = padding
+    marks = _marks(map(extend, repeat(extend(length, prefix)), payloads))
+    as_words(target[: len(payloads) * whole])[1 :: whole // 4] = memoryview(marks)
+
+
+def _store_each(
+    target: memoryview, batch: Batch, timestamps_ns: "int | memoryview", ext_ids: "int | memoryview"
+) -> None:
+    lengths = list(map(len, batch.payloads))
     prefixes, seeds = _prefixes(lengths, timestamps_ns, ext_ids)
-    marks = list(map(extend, seeds, payloads))
-    if 0 in marks:
-        marks = [mark or SEAL for mark in marks]
-    first, marks[0] = marks[0], 0
-    paddings = {length: PADDING[length & 7] for length in set(lengths)}
-    parts = [b""] * (4 * len(payloads))
+    marks = _marks(map(extend, seeds, batch.payloads))
+    paddings = {length: PADDING[length & 7] for length in batch.lengths}
+    parts = [b""] * (4 * len(lengths))
     parts[0::4] = map(FRONT.pack, lengths, marks)
     parts[1::4] = prefixes
-    parts[2::4] = payloads
+    parts[2::4] = batch.payloads
     parts[3::4] = map(paddings.__getitem__, lengths)
-    return b"".join(parts), first
+    target[: batch.bytes] = b"".join(parts)
+
+
+def store(target: memoryview, batch: Batch, timestamps_ns: "int | memoryview", ext_ids: "int | memoryview") -> None:
+    """Store the records, as they go to disk, at the front of `target`."""
+    if isinstance(timestamps_ns, int) and isinstance(ext_ids, int) and len(batch.lengths) == 1:
+        _store_alike(target, batch.payloads, PREFIX.pack(timestamps_ns, ext_ids))
+    else:
+        _store_each(target, batch, timestamps_ns, ext_ids)

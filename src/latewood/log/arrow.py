@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from latewood.errors import UsageError
 from latewood.kernel import EXT_IDS, KEYS, LENGTHS, PAYLOADS, TIMESTAMPS
+from latewood.limits import ARROW_BYTES_MAX, ARROW_SCAN_BYTES_MAX
 from latewood.segment import Columns, Selection
 
 SCHEMA = pa.schema(
@@ -46,6 +47,8 @@ class Choice:
                 raise UsageError(f"{message}; the columns are {', '.join((*whole, _LENGTH.name))}")
         self.selection = Selection(reduce(or_, (_BITS.get(name, 0) for name in self.names)), keys)
         self.schema = pa.schema([_FIELDS[name] for name in self.names])
+        is_copied = self.selection.wanted & (PAYLOADS | KEYS)
+        self.bytes_max = ARROW_BYTES_MAX if is_copied else ARROW_SCAN_BYTES_MAX
 
 
 WHOLE: Final = Choice()

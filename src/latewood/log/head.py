@@ -5,10 +5,38 @@ docs/crash-safety.md, "cleanup".
 """
 
 # ruff: noqa: SLF001 - the same layer: this is what `Log` would have, were it not for the queue that inherits it
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from latewood.log.layout import segment_id_of
 from latewood.log.log import Log
+from latewood.segment import read_footer
+
+
+class SealedPart(NamedTuple):
+    """What an owner needs to know of a sealed segment."""
+
+    segment_id: int
+    end_sequence: int
+    """Its last sequence, included."""
+    size: int
+    newest_ns: int
+    """The highest timestamp of its records; 0 if it was not asked for."""
+
+
+def sealed_parts(log: Log, *, with_times: bool) -> Iterator[SealedPart]:
+    """Yield the sealed segments, the oldest first; each time costs a look into a file."""
+    entries = log._writer.manifest.entries
+    for index in range(len(entries)):
+        entry, newest_ns = entries[index], 0
+        if with_times:
+            file = log._fs.open(log._layout.absolute(entry.path))
+            try:
+                newest_ns = read_footer(file).max_timestamp
+            finally:
+                file.close()
+        yield SealedPart(entry.segment_id, entry.end_sequence, entry.size, newest_ns)
 
 
 def retire_before(log: Log, sequence: int) -> list[int]:

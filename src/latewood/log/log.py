@@ -296,7 +296,7 @@ class Log:
         try:
             while stop is None or stream.sequence < stop:
                 left = ARROW_RECORDS_MAX if stop is None else min(ARROW_RECORDS_MAX, stop - stream.sequence)
-                read = stream.read_columns(left, selection=choice.selection)
+                read = stream.read_columns(left, choice.bytes_max, choice.selection)
                 if not read[0]:
                     return
                 yield record_batch(stream.sequence - read[0], read, choice)

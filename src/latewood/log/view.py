@@ -13,7 +13,7 @@ from latewood.format.manifest import Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
 from latewood.kernel import verify
-from latewood.limits import U64_MAX
+from latewood.limits import MANIFEST_RETRIES_MAX, U64_MAX
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout
 from latewood.segment import SegmentReader, read_footer
@@ -120,12 +120,18 @@ class View:
                     return end
 
     def durable(self) -> int:
-        """Return the sequence up to which all records are known to be durable."""
-        checkpoint = load_checkpoint(self.fs, self.layout)
-        known = self.manifest.next_sequence
-        if checkpoint and checkpoint.segment_id == self.manifest.active.segment_id:
-            return max(known, checkpoint.durable_sequence)
-        return known
+        """Return the sequence up to which all records are known to be durable.
+
+        What was durable before the call is counted: a checkpoint of another segment than the manifest's says that the
+        writer has rolled since the manifest was read, unless that is still the newest, and the checkpoint to come.
+        """
+        for _ in range(MANIFEST_RETRIES_MAX):
+            checkpoint = load_checkpoint(self.fs, self.layout)
+            if checkpoint and checkpoint.segment_id == self.manifest.active.segment_id:
+                return max(self.manifest.next_sequence, checkpoint.durable_sequence)
+            if not self.refresh():
+                break
+        return self.manifest.next_sequence
 
     def _search_timestamp(self, timestamp_ns: int, end: Position) -> int | None:
         """Return the sequence of the first record at or after a time, if there is one.
