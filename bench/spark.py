@@ -42,13 +42,17 @@ def _queries(effort: Effort) -> Iterator[Claim]:
         ("columns-one", "sum length", "sum, columns=length", "length", 1.25),
     ):
         records = _records(effort)
+        of = {"records": records, "query": query}
+        ready = _job("Query", **of, source="ready-made", columns=columns)
         yield _against_parquet(
             name,
             f"{title}: {records:,} records" if name == "sum" else title,
-            _job("Query", records=records, query=query, source="latewood", columns=columns),
-            _job("Query", records=records, query=query, source="parquet"),
+            _job("Query", **of, source="latewood", columns=columns),
+            _job("Query", **of, source="parquet"),
             effort,
             ratio,
+            # What any source in Python costs, if it has nothing to read.
+            *([Rival("ready-made batches from Python", "native", ready)] if columns else []),
         )
 
 
@@ -86,7 +90,9 @@ def _maintenance(workload: str, **arguments: Any) -> Job:
     return Job(f"spark_jobs_work:{workload}", arguments)
 
 
-def _against_parquet(name: str, title: str, ours: Job, theirs: Job, effort: Effort, ratio: float) -> Claim:
+def _against_parquet(
+    name: str, title: str, ours: Job, theirs: Job, effort: Effort, ratio: float, *others: Rival
+) -> Claim:
     return Claim(
         name=name,
         title=title,
@@ -94,7 +100,7 @@ def _against_parquet(name: str, title: str, ours: Job, theirs: Job, effort: Effo
         native=ours,
         pure=None,
         rounds=effort.rounds,
-        rivals=[Rival("Spark's Parquet", "native", theirs, Target("at most", ratio))],
+        rivals=[Rival("Spark's Parquet", "native", theirs, Target("at most", ratio)), *others],
     )
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - pyspark and its JVM are of use to these workloads only
 
 GROUPS: Final = 1000
+READY: Final = "ready-made"
+"""The name of `spark_floor.ReadySource`, which pyspark is needed for."""
 PAYLOAD_BYTES: Final = 100
 WARM_UPS: Final = 2
 """The JVM compiles what has run some times; who comes first would pay for it."""
@@ -84,7 +86,8 @@ class Query:
         self._query, self._source, self._columns = QUERIES[query], source, columns
 
     def prepare(self) -> None:
-        self._path = str({"latewood": log_of, "parquet": parquet_of}[self._source](self._shared, self._records))
+        made = {"latewood": log_of, "parquet": parquet_of, READY: log_of}[self._source]
+        self._path = str(made(self._shared, self._records))
         for _ in range(WARM_UPS):
             self.round()
 
@@ -99,8 +102,35 @@ class Query:
         pass
 
     def _loaded(self) -> "DataFrame":
+        if self._source == READY:
+            return _ready(self._path, self._records, self._columns)
         reader = session().read.format(self._source)
         return (reader.option("columns", self._columns) if self._columns else reader).load(self._path)
+
+
+def _ready(path: str, records: int, columns: str) -> "DataFrame":
+    """Return as many rows that no one has to read, in tasks and batches like those of the log at `path`."""
+    from bench.spark_floor import ReadySource
+
+    session().dataSource.register(ReadySource)
+    numbers = {"records": records, "groups": GROUPS, "payload_bytes": PAYLOAD_BYTES, **_shape(path, columns)}
+    return session().read.format(READY).option("columns", columns).options(**numbers).load()
+
+
+@cache
+def _shape(path: str, columns: str) -> dict[str, int]:
+    """Return how many tasks the log's source has for these columns, and how many rows are in its batches."""
+    from latewood.queue import open_queue
+    from latewood.spark.batch import scan_partitions
+    from latewood.spark.options import parse_options
+    from latewood.spark.ranges import batch_ranges
+    from latewood.spark.survey import surveyed
+
+    options = parse_options({"path": path})
+    with surveyed(options) as survey:
+        tasks = len(scan_partitions(survey, batch_ranges(survey, options), options))
+    with open_queue(path, mode="r") as log:
+        return {"tasks": tasks, "rows": next(log.arrow_batches(columns=columns.split(","))).num_rows}
 
 
 def _sum_payload(frame: "DataFrame") -> int:

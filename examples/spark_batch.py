@@ -9,7 +9,6 @@ from pathlib import Path
 
 import latewood
 import latewood.spark
-from latewood.catalog.tables import JobKind
 
 home = Path(tempfile.mkdtemp(prefix="latewood-"))
 lake = home / "lake"
@@ -23,10 +22,7 @@ with latewood.Store.open(lake) as store:
         keys = [f"user-{event['user']}".encode() for event in events]
         clicks.append_many([json.dumps(event).encode() for event in events], keys, durable=True)
         if not half:
-            for shard in clicks.shards:
-                shard.log.roll()
-            store.enqueue(JobKind.FLUSH, "clicks")
-            store.run_jobs()
+            store.run_job("flush", "clicks", seal=True)
 
 spark = latewood.spark.session("spark-batch")
 spark.sparkContext.setLogLevel("ERROR")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import latewood
 import latewood.spark
-from latewood.queue.listing import list_readers
 
 home = Path(tempfile.mkdtemp(prefix="latewood-"))
 spark = latewood.spark.session("spark-streaming")
@@ -30,7 +29,7 @@ def run() -> None:
 
 def report(when: str) -> None:
     with latewood.open(home / "events", mode="r") as log:
-        lags = {reader.name: reader.lag for reader in list_readers(log)}
+        lags = {reader.name: reader.lag for reader in log.readers()}
     print(f"{when}: {spark.read.parquet(str(home / 'out')).count()} records in the output, lag {lags}")
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import latewood
 import latewood.spark
-from latewood.catalog.tables import JobKind
 
 lake = Path(tempfile.mkdtemp(prefix="latewood-")) / "lake"
 generations = []
@@ -21,9 +20,7 @@ with latewood.Store.open(lake) as store:
         midnight_ns = (1_767_225_600 + day * 86_400) * 1_000_000_000  # 2026-01-01 and on
         times = [midnight_ns + second * 1_000_000_000 for second in range(100)]
         prices.append_many([b"%d" % (100 + day)] * 100, timestamps_ns=times, durable=True)
-        prices.shards[0].log.roll()
-        store.enqueue(JobKind.FLUSH, "prices")
-        store.run_jobs()
+        store.run_job("flush", "prices", seal=True)
         generations.append(store.generation)
 
 spark = latewood.spark.session("spark-time-travel")

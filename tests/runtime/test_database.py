@@ -215,6 +215,8 @@ def test_one_reader_has_a_name_at_a_time(store: Store) -> None:
     assert db.readers().positions() == []
     with pytest.raises(BadName):
         db.reader("../x")
+    with pytest.raises(BadName, match="the system's own"):
+        db.reader("latewood-flush")
 
 
 def test_databases_live_drain_and_go(root: Path) -> None:

@@ -8,12 +8,17 @@ import pytest
 
 import latewood
 from latewood.runtime import Store
+from tests.spark.quick_java import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+KEYS_VARIABLE = "LATEWOOD_TEST_KEYS"
+KEYS = "spring:" + bytes(range(7, 39)).hex()
+"""What the environment of Spark's processes has, and that of the tests has not."""
+
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -Xshare:auto",
+    "spark.driver.extraJavaOptions": OPTIONS,
     "spark.driver.memory": "1g",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.log.level": "ERROR",
@@ -26,7 +31,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
     home = tmp_path_factory.mktemp("spark")
     conf = {**SETTINGS, "spark.sql.warehouse.dir": str(home / "warehouse"), "spark.local.dir": str(home / "local")}
-    session = latewood.spark.session("latewood-tests", **conf)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_LAUNCHER_OPTS", OPTIONS)
+        environment.setenv(KEYS_VARIABLE, KEYS)
+        session = latewood.spark.session("latewood-tests", **conf)
     session.range(1).count()  # The first query of a session pays for what all of them need.
     yield session
     session.stop()

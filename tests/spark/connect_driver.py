@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import latewood.spark
+from latewood.spark import jobs
 
 
 def serve(port: int, scratch: Path) -> None:
@@ -43,6 +44,9 @@ def work(url: str, scratch: Path) -> None:
         spark.read.format("latewood").option("startingOfset", 1).load(str(scratch / "events")).count()
     except Exception as error:  # noqa: BLE001 - whatever Spark makes of it, our text must be in it
         found["wrong option"] = "perhaps you meant startingOffsets" in str(error)
+    found["jobs"] = [(one.kind, one.database, one.done) for one in jobs.flush(spark, scratch / "lake" / "clicks")]
+    found["sound"] = [(one["is_sound"], one["database"]) for one in jobs.verify(spark, scratch / "lake")]
+    found["flushed"] = latewood.spark.count(spark, str(scratch / "lake" / "clicks"))
     print(json.dumps(found))
     spark.stop()
 

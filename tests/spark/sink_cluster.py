@@ -1,5 +1,7 @@
 """A driver on a real cluster: `python sink_cluster.py SCRATCH MASTER` writes 4,000 numbers while things go wrong.
 
+Then it flushes the store SCRATCH/pond, with both executors.
+
 One task is slow, so that Spark runs it a second time on the other worker; another kills its executor.  Attempts are
 told apart by files in SCRATCH.
 """
@@ -15,6 +17,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 import latewood.spark
+from latewood.runtime import spark_jobs
+from tests.cli import shell
+from tests.patience import wait_until
+from tests.spark.jobs_faults import FaultyEngine, executor_pid, noting
 
 CONF = {
     "spark_speculation": "true",
@@ -27,6 +33,7 @@ CONF = {
     "spark_log_level": "ERROR",
 }
 SLOW, DEADLY = 1, 2
+EXECUTORS = 2
 
 
 def main(scratch: Path, master: str) -> None:
@@ -45,20 +52,23 @@ def main(scratch: Path, master: str) -> None:
             mark.touch()
             os.kill(executor_pid(), signal.SIGKILL)
 
-    def executor_pid() -> int:
-        """The nearest ancestor that is Java."""
-        pid = os.getpid()
-        while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        return pid
-
     spark = latewood.spark.session("cluster", spark_master=master, **CONF)
     numbers = spark.range(0, 4000, 1, 4).selectExpr("cast(id AS string) AS payload")
     frame = numbers.mapInArrow(disturb, "payload string")
     begun = time.monotonic()
     frame.write.format("latewood").mode("append").save(str(scratch / "log"))
     print(f"written after {time.monotonic() - begun:.1f} s")
+    wait_until(lambda: len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) == EXECUTORS + 1)
+    flush(scratch, master)
     spark.stop()
+
+
+def flush(scratch: Path, master: str) -> None:
+    """Flush a store by the command, in this session, and have the tasks note where they are."""
+    sound = spark_jobs.engine_of
+    (scratch / "hosts").mkdir()
+    spark_jobs.engine_of = lambda *a, **k: FaultyEngine(sound(*a, **k), noting, str(scratch / "hosts"))  # type: ignore[assignment]
+    print(shell.rows("flush", "--engine", "spark", "--master", master, scratch / "pond"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """`format("mortal")`: the sink, dying or failing at a step that the option `at` names, once: a file says that it has.
 
+Whoever kills a driver first waits for the files that the option `marks` names.
+
 Spark's processes get this module by value: they cannot import the tests.
 """
 
 import os
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ from pyspark.sql.types import StructType
 
 from latewood.spark.sink import BatchSink, Sink, StreamSink, batch_writer, stream_writer
 
-OURS = ("at", "how", "home")
+OURS = ("at", "how", "home", "marks")
+WAIT_S = 200
 
 
 class Trap:
@@ -23,6 +27,7 @@ class Trap:
     def __init__(self, options: dict[str, str]) -> None:
         self.at, self.how = options["at"], options["how"]
         self.scratch = Path(options["home"])
+        self.marks = [self.scratch / mark for mark in options.get("marks", "").split(",") if mark]
 
     def __call__(self, step: str) -> None:
         sprung = self.scratch / "sprung"
@@ -32,6 +37,11 @@ class Trap:
         if self.how == "raise":
             raise RuntimeError(f"a trap at {step!r}")
         if self.how == "kill driver":
+            deadline = time.monotonic() + WAIT_S
+            while not all(mark.exists() for mark in self.marks):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not all of {self.marks} have come")
+                time.sleep(0.05)
             for pid in (self.scratch / "pids").read_text().split():
                 with suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)

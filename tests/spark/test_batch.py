@@ -1,5 +1,7 @@
 """Batch reads: a log, a database, a store, and every option that says what of them."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +90,33 @@ def test_a_path_with_nothing_is_not_found(spark: "SparkSession", tmp_path: Path)
 def test_a_wrong_type_in_a_users_schema_is_refused(spark: "SparkSession", events: Path) -> None:
     with pytest.raises(Exception, match="column 'payload' is BINARY, not STRING; cast it after loading"):
         spark.read.format("latewood").schema("payload STRING").load(str(events)).collect()
+
+
+def test_an_error_of_ours_is_found_in_sparks_as_the_guide_says(spark: "SparkSession", events: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "spark.md").read_text()
+    (pattern,) = re.findall(r're\.search\(r"(.*)", str\(error\)', guide)
+    damaged = min(path for path in (events / "segments").rglob("*") if path.is_file())
+
+    def found_in(act: Callable[[], object]) -> tuple[str, str]:
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever Spark makes of it
+            act()
+        found = re.search(pattern, str(caught.value), re.MULTILINE)
+        assert found is not None, str(caught.value)
+        return found[1], found[2]
+
+    def stream() -> None:
+        loaded = spark.readStream.format("latewood").option("endingOffsets", "latest").load(str(events))
+        writer = loaded.writeStream.format("noop").option("checkpointLocation", str(events.with_name("checkpoint")))
+        writer.start().awaitTermination()
+
+    assert found_in(lambda: load(spark, events, viev="shards"))[0] == "UsageError"
+    assert found_in(stream)[0] == "UsageError"
+    raw = bytearray(damaged.read_bytes())
+    raw[len(raw) // 4] ^= 1
+    damaged.write_bytes(raw)
+    name, message = found_in(load(spark, events).collect)
+    assert name == "CorruptError"
+    assert damaged.name in message
 
 
 def test_large_ext_ids_are_the_same_bits(spark: "SparkSession", tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Everything works on Spark Connect: a client without a JVM, and a server in another process."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import latewood
 from latewood.runtime import Store
 from tests.spark.conftest import flush
+from tests.spark.quick_java import quick_java
 
 DRIVER: Final = Path(__file__).with_name("connect_driver.py")
 NEEDED: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
@@ -41,7 +43,14 @@ def server(tmp_path: Path) -> Iterator[str]:
     log = tmp_path / "server.log"
     with (
         log.open("w") as errors,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
+        subprocess.Popen(
+            command,
+            env={**os.environ, **quick_java(tmp_path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
     ):
         try:
             assert process.stdout is not None
@@ -52,7 +61,7 @@ def server(tmp_path: Path) -> Iterator[str]:
             process.kill()
 
 
-def test_a_client_reads_writes_and_streams(server: str, tmp_path: Path) -> None:
+def test_a_client_reads_writes_streams_and_runs_jobs(server: str, tmp_path: Path) -> None:
     with latewood.open(tmp_path / "events", segment_bytes_max=8192) as log:
         log.append_many([b"%d" % number for number in range(1000)], durable=True)
     with Store.open(tmp_path / "lake") as store:
@@ -75,6 +84,12 @@ def test_a_client_reads_writes_and_streams(server: str, tmp_path: Path) -> None:
         "once": 10,
         "streamed": 1000,
         "wrong option": True,
+        "jobs": [["flush", "clicks", 200], ["checkpoint", "clicks", 2]],
+        "sound": [[True, "clicks"]],
+        "flushed": 400,
     }
+    with Store.open(tmp_path / "lake", mode="r") as store:
+        assert all(shard.log_first_sequence == shard.next_sequence for shard in store.database("clicks").stats())
+        assert len({record.payload for record in store.database("clicks").scan()}) == 400
     with latewood.open(tmp_path / "copy", mode="r") as log:
         assert sorted(int(record.payload) for record in log.scan()) == list(range(1000))

@@ -1,8 +1,10 @@
 """The doctor of Spark names what is wrong, and what to do."""
 
+from pathlib import Path
+
 import pytest
 
-from latewood.spark.doctor import SparkFacts, diagnose
+from latewood.spark.doctor import SparkFacts, diagnose, gather
 from latewood.spark.java import parse_version
 from latewood.spark.local_session import is_alone, is_remote
 
@@ -41,6 +43,12 @@ def test_only_executors_on_this_machine_are_talked_to_by_loopback(master: str, *
 
 def test_a_sound_setup_needs_no_advice() -> None:
     assert advice(SOUND) == {}
+    assert advice(SOUND._replace(java_home_set=SOUND.java_home)) == {}
+
+
+def test_a_wrong_java_home_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert f"JAVA_HOME is {tmp_path}, where no bin/java is" in {check.value for check in diagnose(gather())}
 
 
 @pytest.mark.parametrize(
@@ -50,6 +58,8 @@ def test_a_sound_setup_needs_no_advice() -> None:
         (SOUND._replace(java=11), "java", "too old: Spark 4 needs 17"),
         (SOUND._replace(java=24), "java", "tested with 17 and 21"),
         (SOUND._replace(java=None), "java", "does not run"),
+        (SOUND._replace(java_home_set="/nowhere"), "java", "set it to /usr/lib/jvm/java-17, or unset it"),
+        (SOUND._replace(java_home_set="/nowhere", java_home=None, java=None), "java", "unset it, or name a Java's"),
         (SOUND._replace(packages=SOUND.packages | {"pyspark": None}), "pyspark", "latewood[spark]"),
         (
             SOUND._replace(packages=SOUND.packages | {"pyspark": "4.0.1"}, worker_says="3.11.7|4.0.1|0.1.0"),

@@ -1,30 +1,26 @@
 """Spark reads encrypted chunks, local and archived, with keys from a file or a variable; none of them is in a task."""
 
-import json
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+import latewood
 import latewood.spark
 from latewood.archive.keys import KeyRing
 from latewood.errors import KeyNotFound, UsageError
 from latewood.runtime import Store
+from tests.spark.conftest import KEYS, KEYS_VARIABLE
 from tests.spark.test_source import rows, tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DRIVER: Final = Path(__file__).with_name("encrypted_driver.py")
-SECRET: Final = bytes(range(7, 39)).hex()
+SECRET: Final = KEYS.partition(":")[2]
 OTHER: Final = bytes(range(70, 102)).hex()
-KEYS: Final = f"spring:{SECRET}"
-VARIABLE: Final = "LATEWOOD_TEST_KEYS"
 MARK: Final = b"nobody may read this: "
 COUNT: Final = 300
 
@@ -72,8 +68,8 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     if request.param == "file":
         (tmp_path / "keys.txt").write_text(KEYS)
         return make_lake(tmp_path, f'key_file = "{tmp_path / "keys.txt"}"')
-    monkeypatch.setenv(VARIABLE, KEYS)
-    return make_lake(tmp_path, f'key_environment = "{VARIABLE}"')
+    monkeypatch.setenv(KEYS_VARIABLE, KEYS)
+    return make_lake(tmp_path, f'key_environment = "{KEYS_VARIABLE}"')
 
 
 @pytest.mark.parametrize("move", [stay, archive])
@@ -92,9 +88,9 @@ def test_a_task_carries_no_secret(lake: Path, move: Callable[[Path], None]) -> N
 
 
 def test_a_missing_variable_is_one_clear_error(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
-    with pytest.raises(UsageError, match=f"the environment variable {VARIABLE} is not set"):
-        rows(lake / "secrets", keyEnvironment=VARIABLE)
+    monkeypatch.delenv(KEYS_VARIABLE, raising=False)
+    with pytest.raises(UsageError, match=f"the environment variable {KEYS_VARIABLE} is not set"):
+        rows(lake / "secrets", keyEnvironment=KEYS_VARIABLE)
 
 
 def test_what_an_option_names_counts_before_the_settings(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,16 +119,16 @@ def test_spark_reads_with_a_key_file(spark: "SparkSession", tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_spark_reads_with_a_variable_of_its_executors(tmp_path: Path) -> None:
-    lake = make_lake(tmp_path, f'key_environment = "{VARIABLE}"')
+def test_spark_reads_with_a_variable_of_its_executors(spark: "SparkSession", tmp_path: Path) -> None:
+    lake = make_lake(tmp_path, f'key_environment = "{KEYS_VARIABLE}"')
     archive(lake)
-    result = subprocess.run(
-        [sys.executable, DRIVER, str(lake), str(tmp_path)],
-        env={**os.environ, VARIABLE: KEYS},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert json.loads(result.stdout) == {"batch": COUNT + 20, "distinct": COUNT + 20, "streamed": COUNT + 20}
-    assert SECRET not in result.stderr
+    assert KEYS_VARIABLE not in os.environ, "only Spark's processes have it"
+    path = str(lake / "secrets")
+    frame = spark.read.format("latewood").option("columns", "payload").load(path)
+    assert numbers_in([{"payload": bytes(row.payload)} for row in frame.collect()]) == list(range(COUNT + 20))
+    assert SECRET not in frame._jdf.queryExecution().toString()
+    stream = spark.readStream.format("latewood").option("columns", "payload").load(path)
+    writer = stream.writeStream.format("latewood").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(tmp_path / "copy")).awaitTermination()
+    with latewood.open(tmp_path / "copy", mode="r") as log:
+        assert numbers_in([{"payload": record.payload} for record in log.scan()]) == list(range(COUNT + 20))

@@ -1,10 +1,6 @@
 """Jobs on a real Spark session: they end as local ones do, whatever happens to tasks, executors and drivers."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,13 +35,15 @@ T = TypeVar("T")
 NAME: Final = "clicks"
 COUNT: Final = 1200
 KEYS: Final = "first:" + "11" * 32
-REPO: Final = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def pond(tmp_path: Path) -> Path:
+    return make_pond(tmp_path / "pond")
+
+
+def make_pond(root: Path) -> Path:
     """A store with an archive and keys: two shards, encrypted, half in small chunks of which some are only archived."""
-    root = tmp_path / "pond"
     root.mkdir()
     root.with_name("keys").write_text(KEYS)
     (root / "latewood.toml").write_text('[archive]\nurl = "attic"\n[encryption]\nkey_file = "../keys"\n')
@@ -313,23 +311,6 @@ def test_a_task_that_fails_each_time_fails_the_job_and_leaves_nothing(
         store.jobs.retry(job.job_id) if job.is_finished else store.jobs.cancel(job.job_id)
     jobs.flush(spark, pond)
     assert content(pond) == before
-
-
-@pytest.mark.slow
-def test_a_driver_that_is_killed_loses_nothing_and_leaves_nothing_after_the_next_run(
-    spark: "SparkSession", pond: Path
-) -> None:
-    before, done = content(pond), len(ranges(pond))
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPO / "src"), str(REPO)])}
-    command = [sys.executable, str(Path(__file__).with_name("jobs_driver.py")), str(pond), "commit chunk", "3"]
-    result = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=240)
-    assert result.returncode == -signal.SIGKILL, result.stderr
-    assert list((pond / "databases").rglob("*.staging")) != []
-    assert len(ranges(pond)) == done + 2, "two were committed"
-    assert content(pond) == before
-    jobs.flush(spark, pond)
-    assert content(pond) == before
-    check(pond)
 
 
 def test_a_job_that_is_called_off_ends_while_its_tasks_run(spark: "SparkSession", pond: Path) -> None:

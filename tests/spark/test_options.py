@@ -45,9 +45,15 @@ def test_a_bad_value_is_refused(options: dict[str, str], message: str) -> None:
         parse_options(options)
 
 
-def test_a_readers_name_must_be_one() -> None:
+@pytest.mark.parametrize("name", ["My Reader", "latewood-flush", "latewood-"])
+def test_a_readers_name_must_be_one_and_none_of_ours(name: str) -> None:
     with pytest.raises(BadName):
-        parse_options({"path": "x", "reader": "My Reader"})
+        parse_options({"path": "x", "reader": name})
+
+
+def test_options_of_both_kinds_of_read_are_refused_before_it_is_known_which_it_is() -> None:
+    with pytest.raises(UsageError, match="endingOffsets is of a batch read and reader of a streaming read"):
+        parse_options({"path": "x", "endingoffsets": "latest", "reader": "etl"})
 
 
 @pytest.mark.parametrize(("text", "size"), [("1024", 1024), ("8m", 8 * MiB), ("8 MiB", 8 * MiB), ("1G", 1024 * MiB)])

@@ -1,9 +1,15 @@
 """Planning: every record exactly once, in tasks of about the right size, without a JVM."""
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import latewood
+from latewood import RetentionPolicy
 from latewood.archive.cover import Piece, cover
 from latewood.errors import DataLost
 from latewood.limits import MiB
@@ -15,12 +21,14 @@ from latewood.spark.plan import (
     Slice,
     Span,
     clip,
+    filled,
     limit_bytes,
     limit_records,
     pack,
     task_bytes,
     without,
 )
+from latewood.spark.survey import Shard
 
 SHARDS = [ShardId("clicks", number) for number in range(4)]
 
@@ -155,3 +163,32 @@ def test_batches_of_bytes_come_to_the_end(counts: dict[ShardId, int], bytes_max:
 def test_what_is_taken_is_left_out() -> None:
     assert without(0, 100, [(10, 20), (20, 30), (90, 100)]) == [(0, 10), (30, 90)]
     assert without(0, 10, [(0, 10)]) == []
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(1, 20)), max_size=6), st.integers(0, 30))
+def test_what_is_missing_between_spans_is_filled(parts: list[tuple[int, int]], rest: int) -> None:
+    spans, at = list[Span](), 0
+    for gap, count in parts:
+        spans.append(Span(at + gap, at + gap + count, 10 * count))
+        at += gap + count
+    found = list(filled(iter(spans), 0, at + rest))
+    assert [one for span in found for one in range(span.start, span.stop)] == list(range(at + rest))
+    assert [span for span in spans if span not in found] == []
+    assert all(span.size > 0 for span in found)
+
+
+def test_what_leaves_the_log_while_a_query_is_planned_is_planned_all_the_same(tmp_path: Path) -> None:
+    """The first look says what is in the log; a later one, at its manifest, must not make a hole."""
+    with latewood.open(tmp_path / "log", segment_bytes_max=4096) as writer:
+        writer.append_many([bytes(100)] * 500)
+        with latewood.open(tmp_path / "log", mode="r") as log:
+            shard = Shard.__new__(Shard)
+            shard.reader = cast("Any", SimpleNamespace(log=log))
+            shard.log_first, shard.chunks = log.first_sequence, []
+            assert shard.log_first == 0
+            writer.retention = RetentionPolicy(max_bytes=8_192)
+            assert writer.cleanup()
+            log.view().refresh()
+            assert log.first_sequence > 0
+            spans = shard.spans(0, 500)
+    assert [one for span in spans for one in range(span.start, span.stop)] == list(range(500))

@@ -4,6 +4,7 @@ Each read must begin at the first record and hold every one, once, up to an end 
 the read was planned.  Nothing here asserts a time: it goes on until there were enough reads and every job was done.
 """
 
+import json
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 import latewood
 import latewood.spark
@@ -23,6 +26,9 @@ from latewood.jobs import Backoff, JobOptions
 from latewood.jobs.kinds import kind_of
 from latewood.runtime import Database, Store
 from latewood.spark import pieces, survey
+from latewood.spark.offsets import decode_offsets
+from latewood.spark.options import parse_options
+from latewood.spark.stream import StreamReader
 from tests.patience import SECONDS_MAX, wait_until
 from tests.runtime.pond import USUAL
 from tests.runtime.watcher import payload_of
@@ -39,6 +45,8 @@ ROUNDS_CAMPAIGN: Final = 60
 ROUNDS_MAX: Final = 200
 """If the jobs are not all done by then, something is stuck."""
 STREAM_BATCHES: Final = 3
+LOOKS: Final = 200
+LOOKS_CAMPAIGN: Final = 5_000
 MOVES: Final = ("flush", "checkpoint", "compact", "archive", "evict", "hydrate", "retain")
 SMALL: Final = {"segment_bytes_max": 1 << 15, "chunk_bytes": 1 << 18}
 _JOBS: Final = JobOptions(poll_ms=20, backoff=Backoff(first_ms=1, max_ms=5))
@@ -216,13 +224,24 @@ def test_every_read_of_spark_is_whole_while_everything_moves(
             else:
                 raise AssertionError(f"only {done(busy, 'clicks')} and {batches} batches of the stream")
         clicks.flush()
-        for _ in range(2):  # The first may be answered by a look at the log that began before the flush.
-            query.processAllAvailable()
+        # Not `processAllAvailable`: it may be answered by a look at the log that began before the flush.
+        wait_until(lambda: query.exception() is not None or reached(query) == ends(clicks))
     finally:
         query.stop()
+    assert query.exception() is None
     check_copy(tmp_path / "copy", clicks)
     wait_until(lambda: all(job.is_finished for job in busy.jobs.jobs()))
     read_all(spark, busy)
+
+
+def reached(query: "StreamingQuery") -> dict[int, int]:
+    """Return how far the last batch went that is done, sink and all."""
+    progress = query.lastProgress
+    if not progress:
+        return {}
+    offset = progress["sources"][0]["endOffset"]
+    found = decode_offsets(json.loads(offset) if isinstance(offset, str) else offset)
+    return {shard.number: sequence for shard, sequence in found.items()}
 
 
 def check_copy(copy: Path, db: Database) -> None:
@@ -233,6 +252,20 @@ def check_copy(copy: Path, db: Database) -> None:
     copied = figures((shard, sequence, payload) for (shard, sequence), payload in zip(places, payloads, strict=True))
     assert torn(copied, ends(db)) == []
     assert len(payloads) == sum(ends(db).values())
+
+
+def test_what_was_flushed_is_in_the_next_look_of_a_stream(tmp_path: Path, *, campaign: bool) -> None:
+    """A stream's end comes from the log alone: whoever looks after a flush sees all of it, whatever rolls meanwhile."""
+    stream = StreamReader(parse_options({"path": str(tmp_path / "log")}, streaming=True), StructType())
+    with latewood.open(tmp_path / "log", segment_bytes_max=4096) as log:
+        log.append(b"first", durable=True)
+        at = stream.initialOffset()
+        with moving([(log.roll, 0.002), (log.flush, 0.001)]):
+            for number in range(LOOKS_CAMPAIGN if campaign else LOOKS):
+                log.append_many([b"%d" % number] * (1 + number % 70))
+                log.flush()
+                at = stream.latestOffset(at, ReadAllAvailable())
+                assert list(decode_offsets(at).values()) == [log.next_sequence]
 
 
 # -- the checks themselves ----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The sink on a real cluster of two workers: a task that runs twice and an executor that is killed write once."""
+"""A real cluster of two workers: a task that runs twice and an executor that is killed write once; jobs use both."""
 
 import os
 import socket
@@ -12,11 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.quick_java import quick_java
+from tests.spark.test_jobs import check, content, make_pond, ranges
 from tests.spark.test_sink import numbers, staged
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("sink_cluster.py")
 START_S = 90
+WORKERS = ("127.0.0.2", "127.0.0.3")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def free_port() -> int:
@@ -35,7 +40,7 @@ def cluster(home: Path, environment: dict[str, str]) -> Iterator[str]:
     master = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
     commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
-    for address in ("127.0.0.2", "127.0.0.3"):
+    for address in WORKERS:
         worker = [f"{deploy}.worker.Worker", "--host", address, "--cores", "1", "--memory", "600m", "--webui-port", "0"]
         commands.append([*worker, "--work-dir", str(home / address), master])
     processes = []
@@ -64,16 +69,31 @@ def wait_for(port: int) -> None:
     raise TimeoutError("the master did not start")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_speculation_and_a_killed_executor_write_once(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
-    environment["SPARK_DAEMON_MEMORY"] = "256m"
-    with cluster(tmp_path, environment) as master:
-        command = [sys.executable, str(DRIVER), str(tmp_path), master]
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What one driver on the cluster has done."""
+    home = tmp_path_factory.mktemp("cluster")
+    make_pond(home / "pond")
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    environment = {**os.environ, **quick_java(home), "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    with cluster(home, environment) as master:
+        command = [sys.executable, str(DRIVER), str(home), master]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "speculated").exists()
-    assert (tmp_path / "disturbed-2").exists()
-    assert numbers(tmp_path / "log") == Counter(range(4000))
-    assert staged(tmp_path / "log") == []
+    return home
+
+
+def test_speculation_and_a_killed_executor_write_once(scene: Path) -> None:
+    assert (scene / "speculated").exists()
+    assert (scene / "disturbed-2").exists()
+    assert numbers(scene / "log") == Counter(range(4000))
+    assert staged(scene / "log") == []
+
+
+def test_a_command_has_its_tasks_done_on_both_workers(scene: Path, tmp_path: Path) -> None:
+    assert {path.name for path in (scene / "hosts").iterdir()} == set(WORKERS)
+    assert [payload for *_, payload in content(scene / "pond")] == [
+        payload for *_, payload in content(make_pond(tmp_path / "pond"))
+    ]
+    assert len(ranges(scene / "pond")) > len(ranges(tmp_path / "pond")), "chunks were made of what was in the logs"
+    check(scene / "pond")

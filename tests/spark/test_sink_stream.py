@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +15,6 @@ from tests.spark.sink_source import register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-ROOT = Path(__file__).parents[2]
-DRIVER = Path(__file__).with_name("sink_driver.py")
 
 
 @pytest.fixture(scope="module")
@@ -141,17 +136,3 @@ def test_a_complete_table_is_refused(spark: "SparkSession", tmp_path: Path) -> N
     writer = counted.writeStream.format("latewood").outputMode("complete")
     with pytest.raises(Exception, match=r"only ever appended to|[Cc]omplete"):
         writer.option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "log")).awaitTermination(60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("step", ["appended"])
-def test_a_driver_that_is_killed_goes_on_in_another_one(spark: "SparkSession", tmp_path: Path, step: str) -> None:
-    feed(tmp_path, 0, 1)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(DRIVER), str(tmp_path), step]
-    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert killed.returncode == -9, killed.stdout + killed.stderr
-    assert (tmp_path / "sprung").read_text() == step
-    run(spark, tmp_path)
-    assert numbers(tmp_path / "log") == Counter(range(200))
-    assert is_clean(tmp_path / "log")

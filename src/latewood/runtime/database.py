@@ -210,7 +210,7 @@ class Database:
         call of `poll` returns is in the order of timestamps.
 
         Raises:
-            BadName: the name cannot be a file name.
+            BadName: the name cannot be a file name, or begins with `latewood-`, as the system's own do.
             Locked: another reader of this name is open.
         """
         return self._readers.open(name, self.shards, start, merged=merged)

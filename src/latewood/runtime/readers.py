@@ -7,7 +7,7 @@ from typing import NamedTuple
 from latewood.errors import ReadOnlyError
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem
-from latewood.limits import check_name
+from latewood.limits import check_name, check_reader_name
 from latewood.queue.cursor import load_cursor
 from latewood.runtime.reader import DatabaseReader, ReaderStart
 from latewood.runtime.shard import Shard
@@ -34,7 +34,7 @@ class Readers:
         self, name: str, shards: list[Shard], start: ReaderStart, *, merged: bool, kept: bool = True
     ) -> DatabaseReader:
         """Open a reader; without the right to write, or if it is not to be kept, it can read, and not commit."""
-        check_name(name, "reader")
+        check_reader_name(name)
         lock = None
         if self._writable and kept:
             self._fs.make_directory(self._layout.readers)

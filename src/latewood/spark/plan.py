@@ -9,8 +9,8 @@ from latewood.spark.offsets import Offsets, ShardId
 
 TASK_BYTES_MIN: Final = 8 * MiB
 """A task's start costs about as much as reading this."""
-TASK_BYTES_MAX: Final = 128 * MiB
-"""As much as Spark gives to a task that reads files: what is lost if one fails, and has to be read again."""
+TASK_BYTES_MAX: Final = 256 * MiB
+"""What is lost if one fails, and has to be read again.  Spark gives 128 MiB to a task; of files that are compressed."""
 
 
 class Chunk(NamedTuple):
@@ -67,6 +67,19 @@ def clip(span: Span, start: int, stop: int) -> Span:
     """Return the part of a span from `start` to `stop`."""
     low, high = max(start, span.start), min(stop, span.stop)
     return Span(low, high, _share(span.size, high - low, span.stop - span.start))
+
+
+def filled(spans: Iterable[Span], start: int, stop: int) -> Iterator[Span]:
+    """Yield spans with what is missing between `start` and `stop`, as large as its neighbour for so many records."""
+    at, record_bytes = start, 1
+    for span in spans:
+        record_bytes = max(1, span.size // max(1, span.stop - span.start))
+        if span.start > at:
+            yield Span(at, span.start, record_bytes * (span.start - at))
+        yield span
+        at = span.stop
+    if at < stop:
+        yield Span(at, stop, record_bytes * (stop - at))
 
 
 def task_bytes(total: int, cores: int) -> int:

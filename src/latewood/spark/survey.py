@@ -106,7 +106,11 @@ class Shard:
 
     def spans(self, start: int, stop: int) -> list[plan.Span]:
         """Return a range with the sizes of its parts."""
-        return list(plan.spans_of(self.pieces(start, stop), self._log_spans))
+        return list(plan.spans_of(self.pieces(start, stop), self._whole_log_spans))
+
+    def _whole_log_spans(self, start: int, stop: int) -> Iterator[plan.Span]:
+        """Yield all of a range that was in the log when we looked first; what has left it since is to be read, too."""
+        return plan.filled(self._log_spans(start, stop), start, stop)
 
     def _log_spans(self, start: int, stop: int) -> Iterator[plan.Span]:
         manifest = self.log.view().manifest
