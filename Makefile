@@ -19,7 +19,7 @@ NATIVE_PRESENT := ls src/latewood/_native*.so >/dev/null 2>&1
 PURE_TESTS := tests/kernel tests/segment tests/log tests/queue tests/meta/test_native_present.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster test check bench crash format api clean
+.PHONY: help setup demo cluster test check bench crash chaos format api clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -55,6 +55,13 @@ CAMPAIGNS := tests/crash tests/model tests/replica tests/runtime/test_seam.py te
 crash: setup ## The long campaigns: every power-cut state, and many more kills, flips, models and seams
 	$(PYTEST) $(PARALLEL) $(CAMPAIGNS) --campaign --timeout 0
 
+CHAOS_OPERATIONS ?= 1000000
+CHAOS_MINUTES ?= 60
+CHAOS_TOTALS ?= chaos.json
+
+chaos: setup ## Kill, pause, cut off, fill and damage nodes of a real cluster while clients check; goes on where it ended
+	$(BIN)/python -m tests.replica.campaign --operations $(CHAOS_OPERATIONS) --minutes $(CHAOS_MINUTES) --totals $(CHAOS_TOTALS)
+
 format: setup ## Format the source and apply the safe lint fixes
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
@@ -65,6 +72,7 @@ api: setup ## Write the snapshot of the public API anew
 
 clean: ## Remove everything that was made here
 	rm -rf $(VENV) build dist native/target src/*.egg-info src/latewood/_native*.so
+	rm -f $(CHAOS_TOTALS)
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

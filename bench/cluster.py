@@ -25,7 +25,7 @@ PARTITIONS: Final = 1_000
 
 def claims(effort: Effort) -> list[Claim]:
     """Return every claim, in the order of the table."""
-    return [*_committed(effort), _spread(effort), _memory()]
+    return [*_committed(effort), _spread(effort), _spread(effort, batch=100), _memory()]
 
 
 def _job(system: str, effort: Effort, records: int, **arguments: Any) -> Job:
@@ -56,14 +56,16 @@ def _committed(effort: Effort) -> Iterator[Claim]:
             )
 
 
-def _spread(effort: Effort) -> Claim:
-    arguments = {"width": 1_024, "payload_bytes": 100}
-    one = _job("latewood", effort, 60_000, **arguments)
+def _spread(effort: Effort, batch: int = 1) -> Claim:
+    arguments = {"width": 1_024 if batch == 1 else 64, "payload_bytes": 100, "batch": batch}
+    records = 60_000 if batch == 1 else 600_000
+    one = _job("latewood", effort, records, **arguments)
+    calls = "" if batch == 1 else f" batches of {batch}"
     return Claim(
-        name="partitions",
-        title=f"committed, 1,024 in flight, 100 B, {PARTITIONS:,} partitions",
+        name="partitions" if batch == 1 else f"partitions-{batch}",
+        title=f"committed, {arguments['width']:,}{calls} in flight, 100 B, {PARTITIONS:,} partitions",
         unit="rate",
-        native=_job("latewood", effort, 60_000, **arguments, partitions=PARTITIONS),
+        native=_job("latewood", effort, records, **arguments, partitions=PARTITIONS),
         pure=None,
         rounds=effort.rounds,
         bounds=_LATENCIES,

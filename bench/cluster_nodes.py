@@ -83,9 +83,9 @@ def end(cluster: Cluster) -> None:
 class Latewood:
     """Three nodes of ours, plain text on loopback, everything by default."""
 
-    def __init__(self, directory: Path, payload_bytes: int, partitions: int = 1) -> None:
+    def __init__(self, directory: Path, payload_bytes: int, partitions: int = 1, batch: int = 1) -> None:
         self._directory, self._partitions = directory, partitions
-        self._payload = payloads(payload_bytes)[0]
+        self._payload, self._batch = payloads(payload_bytes)[0], batch
         self.processes: list[subprocess.Popen[bytes]] = []
         self._addresses: list[str] = []
 
@@ -115,7 +115,11 @@ class Latewood:
         async with await latewood.connect_async(self._addresses, timeout_ms=_MAKING_MS) as client:
             parts = [client.partition(number) for number in range(self._partitions)]
             many, payload = len(parts), self._payload
-            return await in_flight(records, width, lambda number: parts[number % many].append(payload))
+            if self._batch == 1:
+                return await in_flight(records, width, lambda number: parts[number % many].append(payload))
+            batch = [payload] * self._batch
+            calls = records // self._batch
+            return await in_flight(calls, width, lambda number: parts[number % many].append_many(batch))
 
     async def spread(self, partitions: int) -> None:
         """Write one record to each of so many partitions."""

@@ -18,18 +18,18 @@ class Committed:
     """Writes to a cluster in rounds."""
 
     def __init__(self, directory: Path, system: str, records: int, width: int, **arguments: Any) -> None:
-        self._records, self._width = records, width
+        self._records, self._width, self._batch = records, width, arguments.get("batch", 1)
         self._cluster: Cluster = SYSTEMS[system](directory, **arguments)
 
     def prepare(self) -> None:
         self._cluster.begin()
-        asyncio.run(self._cluster.write(min(self._records, 10 * self._width), self._width))  # Warm.
+        asyncio.run(self._cluster.write(min(self._records, 10 * self._width * self._batch), self._width))  # Warm.
 
     def round(self) -> Sample:
         cpu, begun = self._cpu_s(), time.perf_counter()
         times = asyncio.run(self._cluster.write(self._records, self._width))
         wall = time.perf_counter() - begun
-        assert len(times) == self._records
+        assert len(times) * self._batch == self._records
         return {
             "wall_ns": wall / self._records * NANOSECONDS,
             "process_ns": (self._cpu_s() - cpu) / self._records * NANOSECONDS,

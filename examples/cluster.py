@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 import latewood
-from latewood.replica.client_async import AsyncClient
+from latewood.replica.client.asynchronous import AsyncClient
 
 PARTITION: Final = 7
 WRITERS: Final = 16

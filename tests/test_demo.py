@@ -16,6 +16,7 @@ from examples.demo.events import Event, PageTally, problems, tally
 from examples.demo.pipeline import Totals
 from examples.demo.processes import BATCH, Run, run_generator
 from examples.demo.story import Outcome
+from tests.spark.quick_java import quick_java
 
 ROOT: Final = Path(__file__).parents[1]
 SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -86,7 +87,7 @@ def test_the_demo_removes_its_temporary_files(without_java: Told) -> None:
 
 @pytest.mark.slow
 def test_the_demo_adds_up_exactly_once_on_spark(tmp_path: Path) -> None:
-    told = tell(tmp_path)
+    told = tell(tmp_path, **quick_java(tmp_path))
     result = told.result
     assert result.returncode == 0, result.stdout + result.stderr
     assert not result.stderr

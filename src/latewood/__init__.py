@@ -32,9 +32,9 @@ from latewood.queue import Queue, Reader, ReaderInfo, RetentionPolicy
 from latewood.queue import open_queue as open  # noqa: A004 - `latewood.open` reads as it should
 
 if TYPE_CHECKING:
-    from latewood.replica.client import connect, connect_async
-    from latewood.replica.client_async import AsyncClient
-    from latewood.replica.client_sync import Client
+    from latewood.replica.client.asynchronous import AsyncClient
+    from latewood.replica.client.connecting import connect, connect_async
+    from latewood.replica.client.synchronous import Client
     from latewood.runtime import Database, DatabaseOptions, DatabaseReader, DatabaseRecord, Store
 
 __all__ = [
@@ -81,10 +81,10 @@ __all__ = [
 ]
 
 _CLIENT = {
-    "AsyncClient": "latewood.replica.client_async",
-    "Client": "latewood.replica.client_sync",
-    "connect": "latewood.replica.client",
-    "connect_async": "latewood.replica.client",
+    "AsyncClient": "latewood.replica.client.asynchronous",
+    "Client": "latewood.replica.client.synchronous",
+    "connect": "latewood.replica.client.connecting",
+    "connect_async": "latewood.replica.client.connecting",
 }
 """What talks to a cluster, and where it is."""
 

@@ -51,7 +51,7 @@ class UsageError(LatewoodError):
 
 
 class BadName(UsageError):
-    """A name that is not `[a-z0-9][a-z0-9_-]{0,63}`."""
+    """A name that is not `[a-z0-9][a-z0-9_-]{0,63}`, or a reader's that begins as the system's own do."""
 
 
 class RecordTooLarge(UsageError):

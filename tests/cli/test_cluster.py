@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from latewood.fs import PosixFS
+from latewood.log import Log
 from latewood.replica.config import load_config
 from latewood.replica.founding import check_owner
 from latewood.replica.trial import load_cluster
@@ -79,7 +80,8 @@ def test_nodes_have_their_directories_at_once(tmp_path: Path) -> None:
     ok("cluster", "init", tmp_path / "c", "--nodes", "4")
     for number in (1, 2, 3, 4):
         check_owner(load_config(tmp_path / "c" / f"node-{number}" / "node.toml"), PosixFS())
-    assert not (tmp_path / "c" / "node-4" / "data" / "parent").exists()
+    with Log.open(tmp_path / "c" / "node-4" / "data" / "parent", mode="r") as log:
+        assert log.next_sequence == 0, "one that joins begins with nothing"
 
 
 def test_one_node_is_made_where_it_will_run(tmp_path: Path) -> None:

@@ -115,6 +115,7 @@ ELSEWHERE: Final = {
     "serve": "tests/replica/test_cluster.py",
     **{f"cluster {name}": "tests/cli/test_cluster.py" for name in ("init", "status", "add", "remove", "certs")},
     "cluster transfer-leader": "tests/replica/test_trial.py",
+    "cluster repair": "tests/replica/test_cluster_damage.py",
     "spark doctor": "it takes no path",
 }
 

@@ -14,7 +14,8 @@ PATH = Path("node/parent")
 u64 = st.integers(0, 2**64 - 1)
 nodes = st.lists(u64, max_size=3).map(tuple)
 records = st.builds(ParentRecord, st.sampled_from(RecordKind), st.integers(0, 255), u64, u64, st.binary(max_size=40))
-commands = st.builds(Command, u64, u64, st.binary(max_size=40), u64, st.binary(max_size=20), st.sampled_from(Action))
+payloads = st.lists(st.binary(max_size=20), max_size=4)
+commands = st.builds(Command, u64, u64, payloads, u64, st.binary(max_size=20), st.sampled_from(Action))
 memberships = st.builds(Members, nodes, nodes, nodes, nodes, st.booleans())
 chunks = st.builds(
     Chunk,
@@ -26,7 +27,7 @@ chunks = st.builds(
 )
 
 RECORD = ParentRecord(RecordKind.ENTRY, 1, 5, 9, b"data")
-COMMAND = Command(7, 3, b"oak", 1_772_452_800_000_000_000, b"me/4")
+COMMAND = Command(7, 3, [b"oak"], 1_772_452_800_000_000_000, b"me/4")
 CHUNK = Chunk(ChunkKind.PARTITION, 2, 40, 7, 3, 20, 39, flags=1, checksum=6, data=b"x")
 MEMBERS = Members((1, 2, 3), (4,), (), (), auto_leave=True)
 
@@ -36,9 +37,9 @@ def test_a_record_survives_the_round_trip(record: ParentRecord) -> None:
     assert codec.decode_record(codec.encode_record(record), PATH, 0) == record
 
 
-@given(commands)
-def test_a_command_survives_the_round_trip(command: Command) -> None:
-    assert codec.decode_command(codec.encode_command(command)) == command
+@given(st.lists(commands, max_size=4))
+def test_commands_survive_the_round_trip(found: list[Command]) -> None:
+    assert codec.decode_commands(b"".join(map(codec.encode_command, found))) == found
 
 
 @given(memberships, st.binary(max_size=9))
@@ -62,7 +63,8 @@ def test_the_bytes_are_those_of_version_1() -> None:
     )
     assert codec.encode_vote(3) == bytes.fromhex("0300000000000000")
     assert codec.encode_command(COMMAND) == bytes.fromhex(
-        "01 01 0000 04000000 0700000000000000 0300000000000000 008025456e049918 6d652f34 6f616b"
+        "01 01 0400 01000000 0700000000000000 0300000000000000 008025456e049918 3300000000000000 "
+        "6d652f34 03000000 6f616b"
     )
     assert codec.encode_members(MEMBERS) == bytes.fromhex(
         "0300 0100 0000 0000 01 00000000000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
@@ -81,9 +83,15 @@ def test_what_is_cut_short_is_corrupt() -> None:
     for length in range(codec.HEAD_SIZE):
         with pytest.raises(CorruptError):
             codec.decode_record(codec.encode_record(RECORD)[:length], PATH, 0)
-    for length in range(codec.COMMAND_SIZE + len(COMMAND.request)):
+    raw = codec.encode_command(COMMAND)
+    for length in range(1, len(raw)):
         with pytest.raises(CorruptError):
-            codec.decode_command(codec.encode_command(COMMAND)[:length])
+            codec.decode_commands(raw[:length])
+        with pytest.raises(CorruptError):
+            codec.decode_commands(raw + raw[:length])
+    for place in (2, 4, 32):  # The name, the number of records, and the size, each one more than there is.
+        with pytest.raises(CorruptError):
+            codec.decode_commands(raw[:place] + bytes([raw[place] + 1]) + raw[place + 1 :])
     for length in range(codec.CHUNK_SIZE):
         with pytest.raises(CorruptError):
             codec.decode_chunk(codec.encode_chunk(CHUNK)[:length], PATH, 0)
@@ -99,7 +107,7 @@ def test_an_unknown_version_is_not_corruption() -> None:
     with pytest.raises(UnsupportedVersion):
         codec.decode_record(b"\2" + bytes(50), PATH, 0)
     with pytest.raises(UnsupportedVersion):
-        codec.decode_command(b"\2" + bytes(50))
+        codec.decode_commands(b"\2" + bytes(50))
     with pytest.raises(UnsupportedVersion):
         codec.decode_chunk(b"\2" + bytes(80), PATH, 0)
 
@@ -107,8 +115,8 @@ def test_an_unknown_version_is_not_corruption() -> None:
 def test_unknown_kinds_are_corrupt() -> None:
     with pytest.raises(CorruptError, match="kind 6"):
         codec.decode_record(b"\1\6" + bytes(50), PATH, 0)
-    with pytest.raises(CorruptError, match="action 3"):
-        codec.decode_command(b"\1\3" + bytes(50))
+    with pytest.raises(CorruptError, match="action"):
+        codec.decode_commands(b"\1\3" + codec.encode_command(COMMAND)[2:])
     with pytest.raises(CorruptError, match="kind 9"):
         codec.decode_chunk(b"\1\x09" + bytes(80), PATH, 0)
 
@@ -126,7 +134,7 @@ def test_no_bytes_raise_anything_but_our_errors(raw: bytes) -> None:
     for attempt in (raw, b"\1\1" + raw, b"\1\2" + raw, b"LWENTRYP\1\0" + raw):
         for decode in (
             lambda data: codec.decode_record(data, PATH, 0),
-            codec.decode_command,
+            codec.decode_commands,
             lambda data: codec.decode_chunk(data, PATH, 0),
             lambda data: codec.decode_members(data, PATH, 0),
             codec.decode_pack,

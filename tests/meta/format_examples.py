@@ -112,7 +112,7 @@ def _write_node(fs: MemFS, clock: FakeClock) -> bytes:
     parent = _LOG / "node" / "parent"
     store = SegmentedLogStore.open(parent, LogOptions(segment_bytes_max=512), fs=fs, clock=clock, background=False)
     store.set_hard_state(HardState(2, 1, 0))
-    store.append([Entry(1, 2, EntryKind.NORMAL, encode_command(Command(7, 1, b"oak", clock.now_ns())))])
+    store.append([Entry(1, 2, EntryKind.NORMAL, encode_command(Command(7, 1, [b"oak"], clock.now_ns())))])
     writer = SnapshotWriter(fs, clock, _LOG / "node" / "snapshots", 1, 2)
     writer.parent(ConfState(voters=(1, 2, 3)))
     writer.finish()

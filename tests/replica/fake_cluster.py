@@ -1,24 +1,28 @@
 """Nodes that speak the protocol and share one memory, and do to a client what a network and dying leaders do.
 
-Every request for a change uses up one `Fault` of the script; when that is at its end all goes well.
+Every request for a change, and every part of a group, uses up one `Fault` of the script; when that is at its end all
+goes well.
 """
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final, Self
 
 from latewood.replica.replies import (
     Appended,
+    AppendedGroup,
     Cursor,
     Done,
+    Found,
     Members,
     NodeProgress,
     NotLeader,
     PartitionInfo,
     Partitions,
     Reached,
+    Readers,
     Records,
     Refused,
     StatusReply,
@@ -28,10 +32,13 @@ from latewood.replica.requests import (
     REQUEST_WINDOW,
     VERSION,
     Append,
+    AppendGroup,
     Barrier,
     ChangeMembers,
+    FindTime,
     GetCursor,
     GetPartitions,
+    GetReaders,
     GetStatus,
     Hello,
     Read,
@@ -126,7 +133,7 @@ class FakeCluster:
     def fault(self, request: Any) -> Fault:
         return next(self.faults, Fault.FINE) if isinstance(request, CHANGES) else Fault.FINE
 
-    def do(self, request: Any, *, share: float = 1.0) -> Any:  # noqa: C901, PLR0911 - one case for each request
+    def do(self, request: Any, *, share: float = 1.0) -> Any:  # noqa: C901, PLR0911, PLR0912 - one case for each request
         """Carry a request out, as a leader would, and return its reply."""
         match request:
             case Append():
@@ -138,6 +145,16 @@ class FakeCluster:
                 return Done(request.id)
             case GetCursor():
                 return Cursor(request.id, self.cursors.get((request.partition, request.name), -1))
+            case GetReaders():
+                found = [
+                    (name, at) for (owner, name), at in self.cursors.items() if owner == request.partition and at >= 0
+                ]
+                return Readers(request.id, sorted(found), len(self.records.get(request.partition, ())))
+            case FindTime():
+                end = len(self.records.get(request.partition, ()))
+                return Found(
+                    request.id, min(max(request.timestamp_ns - 1_000, self.first.get(request.partition, 0)), end)
+                )
             case GetPartitions():
                 wanted = request.partitions or tuple(self.records)
                 return Partitions(request.id, [self._info(one) for one in wanted if one in self.records])
@@ -180,7 +197,7 @@ class FakeCluster:
             records.append(payload)
         known[request.request_id] = done
         self.written.set()
-        return Appended(request.id, list(done))
+        return Appended(request.id, [(sequence, 1) for sequence in done])
 
     def _read(self, request: Read) -> Any:
         records = self.records.get(request.partition)
@@ -240,13 +257,40 @@ class _Conversation(asyncio.Protocol):
             self.say(cluster.status(message, self.number))
         elif isinstance(message, Read) and message.wait_ms and self._is_at_end(message):
             asyncio.ensure_future(self._answer_later(message))  # noqa: RUF006 - the loop ends with the test
+        elif isinstance(message, AppendGroup):
+            self._suffer_together(message)
         elif self.number != cluster.leader and not (isinstance(message, Read) and message.stale):
-            self.say(NotLeader(message.id, cluster.leader, cluster.members.get(cluster.leader, "")))
+            self.say(self._not_leader(message))
         else:
-            self._suffer(message, cluster.fault(message))
-            late, self.late = self.late, []
-            if late and not self.transport.is_closing():
-                asyncio.get_running_loop().call_later(0.002, self._say_late, late)
+            self._suffer(message, cluster.fault(message), self.say)
+        late, self.late = self.late, []
+        if late and not self.transport.is_closing():
+            asyncio.get_running_loop().call_later(0.002, self._say_late, late)
+
+    def _not_leader(self, request: Any) -> NotLeader:
+        leader = self.cluster.leader
+        return NotLeader(request.id, leader, self.cluster.members.get(leader, ""))
+
+    def _suffer_together(self, group: AppendGroup) -> None:
+        """Have each part of a group suffer what comes next; the answers of those before a loss do arrive."""
+        answers: list[Any] = []
+
+        def say(*parts: Any) -> None:
+            answers.extend(parts)
+
+        for place, part in enumerate(group.appends):
+            request = Append(place, part.partition, group.client_id, part.request_id, part.payloads)
+            if self.number != self.cluster.leader:
+                say(self._not_leader(request))
+                continue
+            fault = self.cluster.fault(request)
+            if fault is Fault.LOSE:
+                self.say(AppendedGroup(group.id, answers))
+            self._suffer(request, fault, say)
+            if self.transport.is_closing():
+                return
+        self.say(AppendedGroup(group.id, answers))
+        self.late = [AppendedGroup(group.id, [answer]) for answer in self.late]
 
     def _say_late(self, late: list[Any]) -> None:
         if not self.transport.is_closing():
@@ -264,7 +308,7 @@ class _Conversation(asyncio.Protocol):
             pass
         self._say_late([self.cluster.do(request)])
 
-    def _suffer(self, message: Any, fault: Fault) -> None:  # noqa: C901, PLR0912 - one case for each fault
+    def _suffer(self, message: Any, fault: Fault, say: Callable[..., None]) -> None:  # noqa: C901, PLR0912 - one case for each fault
         cluster = self.cluster
         match fault:
             case Fault.DROP:
@@ -279,22 +323,22 @@ class _Conversation(asyncio.Protocol):
                 cluster.do(message)
             case Fault.MOVED:
                 cluster.leader = cluster.leader % cluster.count + 1
-                self.say(NotLeader(message.id, cluster.leader, cluster.members.get(cluster.leader, "")))
+                say(self._not_leader(message))
             case Fault.NOBODY:
-                self.say(NotLeader(message.id, 0))
+                say(NotLeader(message.id, 0))
             case Fault.TWICE:
                 reply = cluster.do(message)
-                self.say(reply, reply)
+                say(reply, reply)
             case Fault.LATE:
                 self.late.append(cluster.do(message))
             case Fault.FULL:
-                self.say(Refused(message.id, "overloaded", "full", True, 7, "queued_ops", 9, 8))  # noqa: FBT003 - as sent
+                say(Refused(message.id, "overloaded", "full", True, 7, "queued_ops", 9, 8))  # noqa: FBT003 - as sent
             case Fault.UNSURE_DONE | Fault.UNSURE:
                 if fault is Fault.UNSURE_DONE:
                     cluster.do(message)
-                self.say(Refused(message.id, "unknown", "the leader lost its office", retryable=True))
+                say(Refused(message.id, "unknown", "the leader lost its office", retryable=True))
             case Fault.GARBAGE:
                 cluster.do(message)
                 self.transport.write(b"\0\0\0\1\xc1")
             case _:
-                self.say(cluster.do(message))
+                say(cluster.do(message))

@@ -9,11 +9,12 @@ from latewood.format.entry import Action, Command, encode_command
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.apply import Alert, Applier
-from latewood.replica.engine import ConfState, Entry, EntryKind, HardState
+from latewood.replica.engine import ConfState, Entry, EntryKind, HardState, Snapshot
 from latewood.replica.machine import LogMachine, MachineFactory, PartitionEntry
 from latewood.replica.recovery import NodeLayout, NodeSite, Pull, RecoveredNode, recover_node
+from latewood.replica.retention import compact_partition
 from latewood.replica.schedule import RetryPolicy
-from latewood.replica.snapshot import take_snapshot
+from latewood.replica.snapshot import SnapshotReader, take_snapshot
 from latewood.testing import FakeClock
 
 ROOT: Final = Path("node")
@@ -64,11 +65,20 @@ class Node:
         self.next: dict[int, int] = {one.partition_id: one.next_index for one in self.roster}
         self.alerts: list[Alert] = []
 
-    def entry(self, partition_id: int, payload: bytes, *, index: int | None = None) -> Entry:
-        at = self.next.get(partition_id, 1)
-        self.next[partition_id] = at + 1
-        data = encode_command(Command(partition_id, at, payload, self.clock.now_ns()))
+    def entry(self, partition_id: int, *payloads: bytes, index: int | None = None) -> Entry:
+        data = self.command(partition_id, *payloads)
         return Entry(index or self.store.last_index + 1, 1, EntryKind.NORMAL, data)
+
+    def command(self, partition_id: int, *payloads: bytes) -> bytes:
+        at = self.next.get(partition_id, 1)
+        self.next[partition_id] = at + len(payloads)
+        return encode_command(Command(partition_id, at, payloads, self.clock.now_ns()))
+
+    def write_together(self, *requests: tuple[int, Sequence[bytes]]) -> None:
+        """As `write`, with one entry for all of it."""
+        data = b"".join(self.command(partition_id, *payloads) for partition_id, payloads in requests)
+        self.append([Entry(self.store.last_index + 1, 1, EntryKind.NORMAL, data)])
+        self.commit()
 
     def write(self, partition_id: int, *payloads: bytes) -> None:
         """Append, sync, commit and apply."""
@@ -78,7 +88,7 @@ class Node:
 
     def tear_down(self, partition_id: int) -> None:
         self.next.pop(partition_id, None)
-        data = encode_command(Command(partition_id, 0, b"", action=Action.TEAR_DOWN))
+        data = encode_command(Command(partition_id, 0, (), action=Action.TEAR_DOWN))
         self.append([Entry(self.store.last_index + 1, 1, EntryKind.NORMAL, data)])
         self.commit()
 
@@ -97,10 +107,18 @@ class Node:
         self.applier.run_ready()
         self.alerts += [event for event in self.machine.collect() if isinstance(event, Alert)]
 
-    def snapshot(self, *, compact: bool = True) -> None:
+    def snapshot(self, *, compact: bool = True) -> Snapshot:
         taken = take_snapshot(self.machine, self.fs, self.site.layout.snapshots, 1, CONF)
         if compact:
             self.store.compact(taken)
+        return taken
+
+    def compact_partitions(self) -> None:
+        """Drop of the partitions what the snapshot holds that the parent log begins behind."""
+        assert self.store.snapshot is not None
+        with SnapshotReader.open(self.fs, self.site.layout.snapshots / self.store.snapshot.data.decode()) as reader:
+            for state in reader.partitions:
+                compact_partition(self.machine, state, self.fs)
 
     def contents(self) -> dict[int, list[PartitionEntry]]:
         return {one.partition_id: list(one.read(one.first_index, one.next_index)) for one in self.roster}

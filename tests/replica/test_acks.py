@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from latewood.errors import UsageError
 from latewood.replica.acks import AckTracker
 from latewood.replica.assignment import ByHash, Disabled, Fixed
+from latewood.replica.engine import ConfState
+from latewood.replica.machine import Run
 from latewood.replica.quorum import Majority, Quorum, Threshold, quorum_index
 
 quorums = st.one_of(st.just(Majority()), st.builds(Threshold, st.integers(1, 4)))
@@ -34,13 +36,14 @@ def test_a_quorum_index_is_the_highest_that_enough_members_have(
 def test_what_is_pending_is_what_landed_and_is_not_reached(
     quorum: Quorum, steps: list[tuple[str, int, int, int]]
 ) -> None:
-    tracker, landed = AckTracker([1, 2, 3], quorum), [list[tuple[int, int]](), list[tuple[int, int]]()]
+    tracker, landed = AckTracker([1, 2, 3], quorum), [list[Run](), list[Run]()]
     acknowledged: list[dict[int, int]] = [{}, {}]
     global_index = 0
     for step, key, node, index in steps:
         if step == "land":
             global_index += 1
-            landed[key].append((len(landed[key]) + 1, global_index))
+            first = landed[key][-1].last + 1 if landed[key] else 1
+            landed[key].append(Run(first, first + index % 3, global_index))
             tracker.landed(key, [landed[key][-1]])
             tracker.landed(key, landed[key])
         else:
@@ -50,7 +53,7 @@ def test_what_is_pending_is_what_landed_and_is_not_reached(
         for one in (0, 1):
             reached = quorum_index(quorum, acknowledged[one], [1, 2, 3])
             assert tracker.quorum_index(one) == reached
-            pending = [at for number, at in landed[one] if number > reached]
+            pending = [run.global_index for run in landed[one] if run.last > reached]
             assert tracker.pending_global(one) == (pending[0] if pending else None)
             expected += pending
         assert tracker.pending_global_min() == min(expected, default=None)
@@ -58,7 +61,7 @@ def test_what_is_pending_is_what_landed_and_is_not_reached(
 
 def test_what_was_reached_stays_reached_when_members_change() -> None:
     tracker = AckTracker([1, 2, 3])
-    tracker.landed(7, [(1, 11), (2, 12)])
+    tracker.landed(7, [Run(1, 1, 11), Run(2, 2, 12)])
     tracker.acknowledge(1, 7, 1)
     tracker.acknowledge(2, 7, 1)
     assert tracker.is_reached(7, 1)
@@ -70,6 +73,36 @@ def test_what_was_reached_stays_reached_when_members_change() -> None:
     assert tracker.pending_global_min() is None
     tracker.forget(7)
     assert tracker.quorum_index(7) == 0
+
+
+def test_nodes_without_a_vote_make_no_majority() -> None:
+    conf = ConfState(voters=(1, 2), learners=(4, 5, 6), voters_outgoing=(2, 3), learners_next=(3,))
+    assert conf.electors == {1, 2, 3}
+    tracker = AckTracker(conf.electors)
+    tracker.landed(7, [Run(1, 1, 11)])
+    for node in (4, 5, 6, 1):
+        tracker.acknowledge_through(node, 11)
+    assert not tracker.is_reached(7, 1), "three learners and one voter are no majority of three voters"
+    tracker.acknowledge_through(2, 11)
+    assert tracker.is_reached(7, 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["write", "write", "tear down", "hear"]), st.integers(1, 2), st.integers(0))))
+def test_a_late_acknowledgement_never_counts_for_the_next_life_of_a_partition(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """It carries no birth, and needs none: it is a global index, and a life's entries are all above the one before."""
+    tracker, life, top, claimed = AckTracker([1, 2]), list[int](), 0, {1: 0, 2: 0}
+    for step, node, late in steps:
+        if step == "hear":
+            at = late % (top + 1)  # Of any time: a node has passed all that was before.
+            claimed[node] = max(claimed[node], at)
+            tracker.acknowledge_through(node, at)
+        else:
+            top += 1
+            life = [*life, top] if step == "write" else []
+            tracker.landed(7, [Run(len(life), len(life), top)]) if life else tracker.forget(7)
+        assert tracker.quorum_index(7) <= sum(at <= min(claimed.values()) for at in life)
 
 
 def test_every_two_majorities_meet() -> None:

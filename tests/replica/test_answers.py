@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.format.entry import Command
-from latewood.replica.answers import CLIENT_SILENT_NS, CLIENTS_MAX, AnswerBook, Answers, RequestName
+from latewood.replica.answers import CLIENT_SILENT_NS, CLIENTS_MAX, AnswerBook, Answers, request_name
 from latewood.replica.requests import REQUEST_WINDOW
 
 CLIENT = b"c" * 16
@@ -12,14 +12,15 @@ CLIENT = b"c" * 16
 
 def entries(
     *requests: tuple[int, int], client: bytes = CLIENT, partition: int = 7, start: int = 1
-) -> list[tuple[Command, int]]:
-    """Entries of requests, each (number, records), one after another."""
-    found: list[tuple[Command, int]] = []
+) -> list[tuple[int, Command]]:
+    """Commands of requests, each (number, records), one after another, the records of the first one by one."""
+    found: list[tuple[int, Command]] = []
+    index = start
     for request_id, count in requests:
-        for place in range(count):
-            name = RequestName(client, request_id, place).encode()
-            index = start + len(found)
-            found.append((Command(partition, index, b"", 5, name), index))
+        name = request_name(client, request_id)
+        for records in [1] * count if request_id == requests[0][0] else [count]:
+            found.append((index, Command(partition, index, [b""] * records, 5, name)))
+            index += records
     return found
 
 
@@ -34,7 +35,7 @@ def test_a_request_is_found_with_its_records() -> None:
 def test_what_a_broken_request_left_is_found_and_the_rest_adds_to_it() -> None:
     book = AnswerBook()
     book.note(entries((1, 2), (2, 1)))
-    book.note([(Command(7, 9, b"", 5, RequestName(CLIENT, 1, 2).encode()), 9)])
+    book.note([(9, Command(7, 9, [b""], 5, request_name(CLIENT, 1)))])
     assert book[7].find(CLIENT, 1) == [1, 2, 9]
 
 
@@ -81,14 +82,15 @@ def test_silent_clients_are_forgotten_and_a_full_table_takes_nobody_who_would_pu
 def test_it_is_the_same_however_the_entries_are_cut_and_wherever_a_snapshot_stands(
     requests: list[tuple[bytes, int, int]], cut: int
 ) -> None:
-    everything: list[tuple[Command, int]] = []
+    everything: list[tuple[int, Command]] = []
     for client, number, count in requests:
-        everything += entries((number, count), client=client, start=len(everything) + 1)
+        start = everything[-1][1].last_index + 1 if everything else 1
+        everything += entries((0, 0), (number, count), client=client, start=start)
     whole, piecewise = AnswerBook(), AnswerBook()
     whole.note(everything)
     for at in range(0, len(everything), cut):
         piecewise.note(everything[at : at + cut])
-    restored = AnswerBook(cut)
+    restored = AnswerBook(everything[:cut][-1][0] if everything else 0)
     before = AnswerBook()
     before.note(everything[:cut])
     restored.restore(7, [before[7].encode()] if everything else [])

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.clock import SystemClock
-from latewood.errors import NotFoundError, Overloaded, UsageError
+from latewood.errors import NotFoundError, Overloaded, UnavailableError, UsageError
 from latewood.replica.apply import Alert, Applier, Progress
 from latewood.replica.machine import LogMachine, PartitionEntry
 from latewood.replica.partition import PartitionLogStore
@@ -93,11 +93,11 @@ def test_after_too_many_failures_a_partition_is_paused_and_the_others_go_on() ->
     assert node.marks[1].applied_index == 1
     assert node.marks.applied_floor() == 1, "what is committed and unapplied holds the floor"
     with pytest.raises(Overloaded, match="partition 1: frozen"):
-        node.machine.parts.dispatcher.admit(1, [1], 0)
+        node.machine.parts.dispatcher.admit(1, 1, 1, 0)
     node.machine.resume(1)
     node.work()
     assert node.marks[1].applied_index == 3
-    node.machine.parts.dispatcher.admit(1, [1], 0)
+    node.machine.parts.dispatcher.admit(1, 1, 1, 0)
 
 
 def test_what_does_not_fit_in_memory_is_read_back_from_the_log() -> None:
@@ -164,8 +164,8 @@ def test_a_partition_stands_still_while_it_is_held() -> None:
     applier, machine = Applier(FakeClock()), Tally(1)
     log = opened(applier, MemFS(), 1, machine)  # type: ignore[arg-type]
     log.place(entries(1, 1, 4))
-    with applier.exclusive(1) as (held, applied):
-        assert (held, applied) == (machine, 0)
+    with applier.snapshot(1) as pieces:
+        assert b"".join(pieces) == bytes(8)
         applier.offer(1, entries(1, 1, 4))
         assert applier.run_ready() == 0
     applier.run_ready()
@@ -185,6 +185,114 @@ def test_an_alert_of_a_partition_that_is_gone_does_no_harm() -> None:
     assert node.alerts
     assert isinstance(node.alerts[0], Alert)
     assert node.contents() == {}
+
+
+class Hanging(Scripted):
+    """Hangs where it is told to, until it is let go; notices calls that overlap."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(lambda _: self._hang("apply"))
+        self._where, self._lock = where, threading.Lock()
+        self.hangs, self.may_go_on, self.was_let_go = threading.Event(), threading.Event(), threading.Event()
+
+    def snapshot(self) -> Iterator[bytes]:
+        yield b"a"
+        self._hang("snapshot")
+        yield b"b"
+
+    def _hang(self, where: str) -> None:
+        assert self._lock.acquire(blocking=False), "its calls never overlap"
+        try:
+            if where == self._where and not self.may_go_on.is_set():
+                self.hangs.set()
+                assert self.may_go_on.wait(60)
+                self.was_let_go.set()
+        finally:
+            self._lock.release()
+
+
+def waiting_for(applier: Applier, partition_id: int, index: int, told: threading.Event) -> None:
+    while True:
+        assert told.wait(60)
+        told.clear()
+        if any(event[:2] == (partition_id, index) for event in applier.drain()):
+            return
+
+
+def test_a_machine_that_hangs_in_an_entry_keeps_no_snapshot_waiting() -> None:
+    told = threading.Event()
+    applier, machine = Applier(SystemClock(), notify=told.set, machine_wait_ms=20), Hanging("apply")
+    log = opened(applier, MemFS(), 1, machine)
+    applier.start(1)
+    log.place(entries(1, 1, 3))
+    applier.offer(1, entries(1, 1, 3))
+    assert machine.hangs.wait(60)
+    with pytest.raises(UnavailableError, match="machine of partition 1 is at work"), applier.snapshot(1):
+        pass
+    assert applier.hung() == [1]
+    machine.may_go_on.set()
+    waiting_for(applier, 1, 2, told)
+    with applier.snapshot(1) as pieces:
+        assert b"".join(pieces) == b"ab"
+    assert applier.hung() == []
+    applier.stop()
+
+
+def test_a_machine_that_hangs_in_its_snapshot_is_left_alone_until_it_comes_back() -> None:
+    told = threading.Event()
+    applier, machine = Applier(SystemClock(), notify=told.set, machine_wait_ms=20), Hanging("snapshot")
+    log = opened(applier, MemFS(), 1, machine)
+    applier.start(2)
+    taken = []
+    with pytest.raises(UnavailableError, match="no piece of its state"), applier.snapshot(1) as pieces:  # noqa: PT012
+        for piece in pieces:
+            taken.append(piece)  # noqa: PERF402 - it raises on the way
+    assert taken == [b"a"]
+    with pytest.raises(UnavailableError, match="is at work"), applier.snapshot(1):
+        pass
+    assert applier.hung() == [1]
+    log.place(entries(1, 1, 3))
+    applier.offer(1, entries(1, 1, 3))
+    assert machine.seen == []
+    machine.may_go_on.set()
+    waiting_for(applier, 1, 2, told)
+    assert machine.seen == [1, 2]
+    applier.stop()
+
+
+def test_a_partition_whose_machine_hangs_can_be_torn_down_and_begun_anew() -> None:
+    told, fs = threading.Event(), MemFS()
+    applier, machine = Applier(SystemClock(), notify=told.set, machine_wait_ms=20), Hanging("apply")
+    log = opened(applier, fs, 1, machine)
+    applier.start(1)
+    log.place(entries(1, 1, 5))
+    applier.offer(1, entries(1, 1, 5))
+    assert machine.hangs.wait(60)
+    applier.forget(1)
+    log.close()
+    fs.remove_tree(log.path)
+    again = Scripted(lambda _: None)
+    log = opened(applier, fs, 1, again)
+    log.place(entries(1, 1, 3))
+    applier.offer(1, entries(1, 1, 3))
+    waiting_for(applier, 1, 2, told)
+    machine.may_go_on.set()
+    assert machine.was_let_go.wait(60)
+    applier.stop()
+    assert again.seen == [1, 2]
+    assert machine.seen in ([], [1]), "it ended what it was at, and began nothing"
+    assert applier.drain() == []
+
+
+def test_a_machine_that_hangs_does_not_keep_the_others_from_stopping() -> None:
+    applier, machine = Applier(SystemClock(), machine_wait_ms=20), Hanging("apply")
+    log = opened(applier, MemFS(), 1, machine)
+    applier.start(1)
+    log.place(entries(1, 1, 2))
+    applier.offer(1, entries(1, 1, 2))
+    assert machine.hangs.wait(60)
+    applier.stop()
+    machine.may_go_on.set()
 
 
 class Turns:

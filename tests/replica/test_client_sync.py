@@ -12,7 +12,7 @@ import pytest
 
 import latewood
 from latewood.errors import ClosedError, Forked, OutcomeUnknown, UsageError
-from latewood.replica.client_sync import Client
+from latewood.replica.client.synchronous import Client
 from tests.replica.fake_cluster import FakeCluster, Fault
 
 
@@ -57,6 +57,10 @@ def test_a_partition_is_a_log() -> None:
             assert [record.payload for record in reader] == [b"c"]
             reader.seek(sequence=0)
             assert next(reader.follow()).payload == b"a"
+            reader.seek(timestamp=1_002)
+            assert reader.sequence == 2
+        assert partition.readers() == [("billing", 2, 1)]
+        assert partition.find_timestamp(1_001) == 1
         partition.remove_reader("billing")
         assert partition.info().next_sequence == 3
         assert partition.barrier() == 99

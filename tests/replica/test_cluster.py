@@ -3,13 +3,14 @@
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 import latewood
-from latewood.replica.client_async import AsyncClient
+from latewood.replica.client.asynchronous import AsyncClient
 from latewood.replica.replies import StatusReply
 from latewood.replica.requests import Append
 from tests.replica.processes import ClusterProcesses
@@ -141,16 +142,15 @@ def test_a_paused_leader_is_replaced_and_comes_back_as_a_follower(tmp_path: Path
 
 def test_a_repeated_request_is_answered_and_not_done_again(tmp_path: Path) -> None:
     """Across a change of leader and a restart of all: the answers are part of the partition."""
-    from latewood.replica.client_link import open_link  # noqa: PLC0415 - one test speaks for itself
+    from latewood.replica.client.link import open_link  # noqa: PLC0415 - one test speaks for itself
 
     async def append(cluster: ClusterProcesses, client: AsyncClient, number: int, payloads: list[bytes]) -> list[int]:
         leader = (await status_when(client, next(iter(cluster.seeds)), lambda one: one.leader != 0)).leader
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 for address in [cluster.addresses[leader], *cluster.seeds]:
-                    link = await open_link(address, "trial", None, 5.0)
-                    reply = await link.send(Append(0, PARTITION, b"c" * 16, number, payloads))
-                    link.close()
+                    with closing(await open_link(address, "trial", None, 5.0)) as link:
+                        reply = await link.send(Append(0, PARTITION, b"c" * 16, number, payloads))
                     if type(reply).__name__ == "Appended":
                         return list(reply.sequences)  # type: ignore[union-attr]
                 await asyncio.sleep(0.05)
@@ -166,6 +166,60 @@ def test_a_repeated_request_is_answered_and_not_done_again(tmp_path: Path) -> No
             assert await append(cluster, client, 1, [b"a", b"b"]) == first == [0, 1]
             assert await append(cluster, client, 2, [b"c"]) == [2]
             assert await records(client) == [b"a", b"b", b"c"]
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_requests_in_groups_are_done_once_though_their_leader_is_killed(tmp_path: Path) -> None:
+    count = 40
+
+    async def story(cluster: ClusterProcesses) -> None:
+        everything = {partition: Told() for partition in range(count)}
+
+        def acknowledged() -> int:
+            return sum(len(told.acknowledged) for told in everything.values())
+
+        async with await latewood.connect_async(cluster.seeds) as client:
+            writers = [
+                asyncio.create_task(told.write(client, f"w{partition}", partition))
+                for partition, told in everything.items()
+            ]
+            await until(lambda: acknowledged() >= 5 * count)
+            killed, before = (await client.status()).leader, acknowledged()
+            cluster.nodes[killed].kill()
+            await until(lambda: acknowledged() >= before + 5 * count)
+            for told in everything.values():
+                told.is_over = True
+            await asyncio.gather(*writers)
+            for partition, told in everything.items():
+                found = await records(client, partition)
+                check(told, found)
+                assert len(found) == len(told.acknowledged)
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_readers_are_listed_and_go_to_a_time(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            partition = client.partition(PARTITION)
+            assert await partition.readers() == []
+            assert await partition.find_timestamp(0) == 0
+            for payload in (b"a", b"b", b"c"):
+                await partition.append(payload)
+            reader = await partition.reader("billing")
+            times = [record.timestamp_ns async for record in partition.scan()]
+            assert [await partition.find_timestamp(one) for one in times] == [0, 1, 2]
+            await reader.seek(timestamp=times[1] + 1)
+            assert [record.payload for record in await reader.poll()] == [b"c"]
+            await reader.seek(timestamp=times[2] + 1)
+            assert await reader.next() is None
+            await reader.seek(timestamp=times[1])
+            await reader.commit()
+            await client.partition(8).reader("other")
+            assert await partition.readers() == [("billing", 1, 2)]
 
     with ClusterProcesses(tmp_path) as cluster:
         asyncio.run(story(cluster))

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 import latewood
-from latewood.replica.client_async import AsyncClient
+from latewood.replica.client.asynchronous import AsyncClient
 from tests.replica.processes import ClusterProcesses
 from tests.replica.test_cluster import PARTITION, status_when
 
@@ -33,7 +33,8 @@ def test_a_node_that_lags_behind_the_log_catches_up_by_a_snapshot(tmp_path: Path
     async def story(cluster: ClusterProcesses) -> None:
         async with await latewood.connect_async(cluster.seeds) as client:
             await fill(client, 100)
-            leader = (await client.status()).leader
+            before = await client.status()
+            leader, killed_at = before.leader, before.last_index
             lagging = next(node for node in cluster.nodes if node != leader)
             cluster.nodes[lagging].kill()
             others = [node for node in cluster.nodes if node != lagging]
@@ -42,7 +43,7 @@ def test_a_node_that_lags_behind_the_log_catches_up_by_a_snapshot(tmp_path: Path
                 await fill(client, 300)
                 await asyncio.sleep(0.5)
             for node in others:
-                await status_when(client, cluster.addresses[node], lambda one: one.first_index > 150)
+                await status_when(client, cluster.addresses[node], lambda one: one.first_index > killed_at + 1)
             cluster.nodes[lagging].start()
             end = (await client.status()).committed
             await status_when(client, cluster.addresses[lagging], lambda one: one.applied >= end)
@@ -108,4 +109,25 @@ def test_a_named_reader_goes_on_where_it_was_on_any_node(tmp_path: Path) -> None
                 assert (await reader.next()).payload == b"b"  # type: ignore[union-attr]
 
     with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_a_lone_node_forgets_no_teardown_though_it_is_killed(tmp_path: Path) -> None:
+    """The files are gone, and nobody else has them: what was committed must be known after the kill."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        (address,) = cluster.seeds
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await client.partition(9).append_many([bytes(1_000)] * 50)
+            while (await client.status(address)).first_index < 4:  # Until it begins behind a snapshot that knows it.
+                await fill(client, 100)
+                await asyncio.sleep(0.1)
+            await client.tear_down(9)
+            await status_when(client, address, lambda one: one.partition_count == 1)
+            cluster.nodes[1].kill()
+            cluster.nodes[1].start()
+            await status_when(client, address, lambda one: one.leader == 1)
+            assert await client.partition(9).append(b"next life") == 0
+
+    with ClusterProcesses(tmp_path, 1, extra=SMALL) as cluster:
         asyncio.run(story(cluster))

@@ -12,8 +12,8 @@ import pytest
 
 import latewood
 from latewood.cli.errors import ExitCode
-from latewood.replica.client_async import AsyncClient
-from tests.replica.processes import ClusterProcesses
+from latewood.replica.client.asynchronous import AsyncClient
+from tests.replica.processes import ClusterProcesses, flip_a_bit
 from tests.replica.test_cluster import PARTITION, status_when
 from tests.replica.test_cluster_changes import SMALL, fill, stale
 
@@ -49,6 +49,7 @@ def test_a_full_disk_stops_one_node_and_room_brings_it_back(tmp_path: Path, *, l
             await fill(client, 5_000)
             end = await committed(client, cluster)
             assert cluster.nodes[DAMAGED].is_running
+            assert "free some space" in cluster.nodes[DAMAGED].log.read_text(), "the disk was not full at all"
             subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)  # noqa: ASYNC221 - short
             await status_when(client, cluster.addresses[DAMAGED], lambda one: one.applied >= end)
             expected = [record.payload async for record in client.partition(PARTITION).scan()]
@@ -60,13 +61,6 @@ def test_a_full_disk_stops_one_node_and_room_brings_it_back(tmp_path: Path, *, l
         (tmp_path / f"data-{DAMAGED}").symlink_to(disk / "data")
         with cluster:
             asyncio.run(story(cluster, disk))
-
-
-def flip_a_bit(directory: Path) -> None:
-    segment = min(directory.rglob("0*.q"))
-    raw = bytearray(segment.read_bytes())
-    raw[5_000] ^= 1
-    segment.write_bytes(raw)
 
 
 async def filled(client: AsyncClient, cluster: ClusterProcesses) -> None:

@@ -41,17 +41,18 @@ class Books:
         refused = bool(mine) and (len(mine) + number > 12 or size + number * number > 60)
         if refused or (every > 0 and every + number > 20):
             with pytest.raises(Overloaded):
-                self.dispatcher.admit(key, [number] * number, 0)
+                self.dispatcher.admit(key, number, number * number, 0)
             return
-        taken = self.dispatcher.admit(key, [number] * number, 0)
+        taken = self.dispatcher.admit(key, number, number * number, 0)
         assert taken[0] == self.following[key], "indices have no gaps"
         self.model[key] += [(index, number) for index in taken]
         self.following[key] = taken[-1] + 1
 
     def commit(self, key: int, number: int) -> None:
         if self.committed[key] + 1 < self.following[key]:
-            self.committed[key] = min(self.committed[key] + number, self.following[key] - 1)
-            self.dispatcher.record_committed(key, [(self.committed[key], 1)], 0)
+            first, last = self.committed[key] + 1, min(self.committed[key] + number, self.following[key] - 1)
+            self.committed[key] = last
+            self.dispatcher.record_committed(key, first, last, last - first + 1, 0)
 
     def apply(self, key: int, number: int) -> None:
         if self.applied[key] < self.committed[key]:
@@ -114,9 +115,9 @@ def test_durable_entries_still_count_until_they_are_applied() -> None:
 
 def test_a_refusal_is_retryable_and_names_partition_and_limit() -> None:
     dispatcher = Dispatcher(Limits(ops_max=1))
-    dispatcher.admit(4, [1], 0)
+    dispatcher.admit(4, 1, 1, 0)
     with pytest.raises(UnavailableError) as caught:
-        dispatcher.admit(4, [1], 0)
+        dispatcher.admit(4, 1, 1, 0)
     error = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
     assert isinstance(error, Overloaded)
     assert (error.partition_id, error.limit, error.value, error.bound) == (4, "queued operations", 2, 1)
@@ -124,14 +125,14 @@ def test_a_refusal_is_retryable_and_names_partition_and_limit() -> None:
 
 def test_the_oldest_of_all_is_known() -> None:
     dispatcher = Dispatcher(whole=Limits(age_max_ms=5))
-    dispatcher.admit(1, [1, 1], 1_000_000)
-    dispatcher.admit(2, [1], 4_000_000)
+    dispatcher.admit(1, 2, 2, 1_000_000)
+    dispatcher.admit(2, 1, 1, 4_000_000)
     assert dispatcher.whole().oldest_ns == 1_000_000
     with pytest.raises(Overloaded, match="all partitions together: age"):
-        dispatcher.admit(3, [1], 8_000_000)
+        dispatcher.admit(3, 1, 1, 8_000_000)
     dispatcher.record_applied(1, 2)
     assert dispatcher.whole().oldest_ns == 4_000_000
-    dispatcher.admit(3, [1], 8_000_000)
+    dispatcher.admit(3, 1, 1, 8_000_000)
 
 
 def test_the_second_guard_keeps_memory_bounded() -> None:
@@ -143,42 +144,42 @@ def test_the_second_guard_keeps_memory_bounded() -> None:
 
 def test_a_new_leader_counts_the_whole_end_of_its_log() -> None:
     tail = [
-        Command(1, 6, b"uncommitted"),
-        Command(2, 1, b"a new partition"),
-        Command(3, 0, b"", action=Action.TEAR_DOWN),
-        Command(4, 0, b"", action=Action.TEAR_DOWN),
-        Command(4, 1, b"again"),
+        Command(1, 6, [b"uncommitted"]),
+        Command(2, 1, [b"a new partition"]),
+        Command(3, 0, (), action=Action.TEAR_DOWN),
+        Command(4, 0, (), action=Action.TEAR_DOWN),
+        Command(4, 1, [b"again"]),
     ]
     assert next_indices({1: 5, 3: 9, 4: 9}, tail) == Following({1: 7, 2: 2, 3: 1, 4: 2}, frozenset({3, 4}))
 
 
 def test_nothing_is_admitted_behind_a_teardown_that_is_not_committed() -> None:
     dispatcher = Dispatcher()
-    dispatcher.admit(1, [1, 1], 0)
+    dispatcher.admit(1, 2, 2, 0)
     dispatcher.end(1)
     with pytest.raises(Overloaded, match="teardown"):
-        dispatcher.admit(1, [1], 0)
+        dispatcher.admit(1, 1, 1, 0)
     dispatcher.forget(1)
-    assert dispatcher.admit(1, [1], 0) == range(1, 2)
+    assert dispatcher.admit(1, 1, 1, 0) == range(1, 2)
 
 
 def test_a_teardown_that_was_lost_with_its_leader_holds_nothing_up() -> None:
     dispatcher = Dispatcher()
-    dispatcher.admit(1, [1, 1], 0)
+    dispatcher.admit(1, 2, 2, 0)
     dispatcher.end(1)
     dispatcher.lead(Following({1: 3}))
-    assert dispatcher.admit(1, [1], 0) == range(3, 4)
+    assert dispatcher.admit(1, 1, 1, 0) == range(3, 4)
 
 
 def test_a_new_leader_goes_on_behind_the_records_of_a_next_life() -> None:
     """Its log ends with a teardown and a record behind it, both uncommitted."""
     dispatcher = Dispatcher()
-    dispatcher.record_committed(1, [(index, 1) for index in range(1, 6)], 0)
-    dispatcher.lead(next_indices({1: 5}, [Command(1, 0, b"", action=Action.TEAR_DOWN), Command(1, 1, b"again")]))
+    dispatcher.record_committed(1, 1, 5, 5, 0)
+    dispatcher.lead(next_indices({1: 5}, [Command(1, 0, (), action=Action.TEAR_DOWN), Command(1, 1, [b"again"])]))
     with pytest.raises(Overloaded, match="teardown"):
-        dispatcher.admit(1, [1], 0)
+        dispatcher.admit(1, 1, 1, 0)
     dispatcher.forget(1)
-    assert dispatcher.admit(1, [1], 0) == range(2, 3)
+    assert dispatcher.admit(1, 1, 1, 0) == range(2, 3)
 
 
 def test_flags_of_a_partition_that_nobody_knows_are_down() -> None:

@@ -347,8 +347,8 @@ def test_options_that_contradict_themselves_are_refused() -> None:
 
 def test_an_entry_is_known_by_index_and_term() -> None:
     proposals: Proposals[str] = Proposals()
-    assert proposals.add(5, 2, ["a", "b", "c"]) == []
-    assert proposals.add(7, 3, ["d"]) == ["c"]
+    assert proposals.add(5, 2, ["a", "b", "cc"]) == []
+    assert proposals.add(7, 3, ["d"]) == ["c", "c"]
     done, lost = proposals.settle([Entry(5, 2, 0, b""), Entry(6, 3, 0, b"")])
     assert (done, lost) == ([("a", 5)], ["b"])
     assert proposals.settle([Entry(9, 3, 0, b"")]) == ([], ["d"])

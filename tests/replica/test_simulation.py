@@ -15,7 +15,7 @@ pytest.importorskip("latewood._native")
 MODEL_SEEDS: Final = range(200)
 LOG_SEEDS: Final = range(40)
 PARTS: Final = 10
-CAUGHT_MAX: Final = 60
+CAUGHT_MAX: Final = 120
 """Every planted bug is found by a seed below this."""
 
 OURS: Final = [
@@ -26,6 +26,8 @@ OURS: Final = [
     Bug.TRUNCATE_UNFLUSHED,
     Bug.INDEX_FROM_COMMIT,
     Bug.SNAPSHOT_BEHIND,
+    Bug.COMPACT_PAST_SNAPSHOT,
+    Bug.DROP_UNDECIDED,
 ]
 """Those that lie in logs, partitions and recovery, not in how the engine is driven."""
 

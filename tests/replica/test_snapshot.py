@@ -6,15 +6,15 @@ import pytest
 
 from latewood.errors import ConflictError, CorruptError, DiskFull, Diverged, NotFoundError, UnavailableError, UsageError
 from latewood.format.entry import decode_chunk, encode_chunk
-from latewood.replica.machine import PartitionEntry
+from latewood.replica.machine import LogMachine, PartitionEntry
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.recovery import Pull, close_node, install_snapshot
+from latewood.replica.retention import drop_below
 from latewood.replica.snapshot import (
     PartitionState,
     SnapshotReader,
     SnapshotReceiver,
     SnapshotWriter,
-    compact_partitions,
     remove_snapshots_before,
     snapshots,
 )
@@ -133,12 +133,12 @@ def test_a_partition_that_waits_for_its_first_record_is_not_in_a_snapshot(monkey
     def full(*_: object) -> None:
         raise DiskFull("no room")
 
-    monkeypatch.setattr(PartitionLogStore, "place", full)
+    monkeypatch.setattr(PartitionLogStore, "place_run", full)
     with pytest.raises(DiskFull):
         node.write(4, b"b")
     monkeypatch.undo()
     node.snapshot()
-    compact_partitions(node.machine, node.store.first_index - 1)
+    node.compact_partitions()
     with reader_of(node) as reader:
         assert [one.partition_id for one in reader.partitions] == [2]
     node.commit()
@@ -352,7 +352,7 @@ def test_old_snapshots_go_and_a_cut_leaves_none_in_half() -> None:
 def test_partitions_are_compacted_below_their_snapshot() -> None:
     fs = MemFS()
     node = leader_with_snapshot(fs)
-    compact_partitions(node.machine, node.store.first_index - 1)
+    node.compact_partitions()
     log, state = node.roster.get(1), node.roster.get(2)
     assert log is not None
     assert state is not None
@@ -370,13 +370,87 @@ def test_partitions_are_compacted_below_their_snapshot() -> None:
         Node(fs)
 
 
+def test_partitions_keep_what_only_a_later_snapshot_holds() -> None:
+    """The parent log begins behind the snapshot before the newest: what that one holds may go, and no more."""
+    fs = MemFS()
+    node = Node(fs)
+    node.write(2, *[b"one %d" % at for at in range(20)])
+    first = node.snapshot(compact=False)
+    node.write(2, *[b"two %d" % at for at in range(20)])
+    node.snapshot(compact=False)
+    node.store.compact(first)
+    node.compact_partitions()
+    partition = node.roster.get(2)
+    assert partition is not None
+    assert 10 < partition.first_index <= 21
+    tallies = node.tallies()
+    node.close()
+    fs.remove_tree(DIRECTORY / "40-1")  # Recovery does without the newest, as long as there is the one of the base.
+    again = Node(fs)
+    again.work()
+    assert again.tallies() == tallies
+    again.close()
+
+
+def test_a_snapshot_of_an_earlier_life_shortens_no_partition() -> None:
+    node = Node(MemFS())
+    node.write(2, *[b"one %d" % at for at in range(20)])
+    node.snapshot()
+    node.tear_down(2)
+    node.write(2, *[b"two %d" % at for at in range(20)])
+    node.compact_partitions()
+    assert [one.index for one in node.contents()[2]] == list(range(1, 21))
+
+
+def test_a_log_that_gets_a_machine_is_applied_from_its_beginning() -> None:
+    """Its snapshots hold no state: going on behind them would leave everything before them out."""
+    fs = MemFS()
+    node = Node(fs, LogMachine)
+    node.write(2, *[b"%d" % at for at in range(20)])
+    node.snapshot()
+    node.write(2, b"after")
+    node.close()
+    again = Node(fs)
+    again.work()
+    assert again.tallies()[2][0] == 21
+    again.close()
+    shortened = Node(fs, LogMachine)
+    partition = shortened.roster.get(2)
+    assert partition is not None
+    partition.compact(15)
+    shortened.close()
+    with pytest.raises(Diverged, match="no snapshot holds them"):
+        Node(fs)
+
+
+def test_a_new_node_begins_behind_a_snapshot_whose_records_all_went() -> None:
+    """Others have dropped all that the snapshot knows; what is newer comes by the parent log."""
+    leader, fs = leader_with_snapshot(), MemFS()
+    with reader_of(leader) as source:
+        transfer(source, fs)
+    leader.write(1, *[b"later %d" % at for at in range(20)])
+    partition = leader.roster.get(1)
+    assert partition is not None
+    drop_below(partition, 39, leader.fs)
+    assert partition.first_index > 21
+    fresh = Node(fs)
+    with SnapshotReader.open(fs, DIRECTORY / "40-1") as reader:
+        install_snapshot(fresh.node, reader, pull_from(leader))
+    close_node(fresh.node)
+    again = Node(fs, pull=pull_from(leader))
+    assert again.next[1] == 21
+    again.write(1, *[b"later %d" % at for at in range(20)])
+    mine = [one for one in again.contents()[1] if one.index >= partition.first_index]
+    assert [(one.index, one.payload) for one in mine] == [(one.index, one.payload) for one in leader.contents()[1]]
+
+
 def test_a_snapshot_of_a_partition_torn_down_since_does_not_hinder_the_others() -> None:
     fs = MemFS()
     node = leader_with_snapshot(fs)
     node.write(4, b"x")
     node.snapshot()
     node.tear_down(4)
-    compact_partitions(node.machine, node.store.first_index - 1)
+    node.compact_partitions()
     tallies = node.tallies()
     node.close()
     again = Node(fs)

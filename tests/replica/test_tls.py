@@ -1,7 +1,10 @@
 """Mutual TLS 1.3 with certificates of the cluster's own: who is let in, and who is not."""
 
 import asyncio
+import socket
 import ssl
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -85,6 +88,62 @@ def test_another_authority_is_not_believed(tmp_path: Path) -> None:
     stranger = of_client(theirs)._replace(authority=authority_names(ours).certificate)
     with pytest.raises(ClusterUnavailable):
         appended(server_context(of_node(ours, 1)), client_context(stranger))
+
+
+async def refused_at_once(addresses: list[str], tls: ssl.SSLContext, reason: str) -> None:
+    """See that the reason is told, and not that the patience has run out."""
+    patience: dict[str, Any] = {"timeout_ms": 10_000, "connect_ms": 10_000}
+    async with await latewood.connect_async(addresses, tls=tls, **patience) as client:
+        for call in (client.partition(7).append(b"secret"), client.partition(7).read(0), client.status()):
+            with pytest.raises(ClusterUnavailable, match=reason) as caught:
+                await call
+            assert "no answer within" not in str(caught.value)
+
+
+def test_an_authority_that_is_not_the_nodes_is_told_at_once(tmp_path: Path) -> None:
+    ours, theirs = made(tmp_path / "ours"), made(tmp_path / "theirs")
+
+    async def act() -> None:
+        async with FakeCluster(tls=server_context(of_node(theirs, 1))) as cluster:
+            await refused_at_once(cluster.addresses, client_context(of_client(ours)), "CERTIFICATE_VERIFY_FAILED")
+
+    asyncio.run(act())
+
+
+def test_a_certificate_that_a_node_says_it_does_not_trust_is_told_at_once(tmp_path: Path) -> None:
+    ours, theirs = made(tmp_path / "ours"), made(tmp_path / "theirs")
+    stranger = of_client(theirs)._replace(authority=authority_names(ours).certificate)
+    server = server_context(of_node(ours, 1))
+
+    def refuse(listener: socket.socket) -> None:
+        for _ in range(3):  # The calls.  With asyncio a node says nothing before it closes, so this one is without.
+            connection, _ = listener.accept()
+            with connection, suppress(ssl.SSLError):
+                server.wrap_socket(connection, server_side=True)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        asyncio.run(refused_at_once([address], client_context(stranger), "does not trust our certificate.*UNKNOWN_CA"))
+        thread.join()
+
+
+def test_one_node_that_is_not_trusted_does_not_keep_from_the_others(tmp_path: Path) -> None:
+    ours, theirs = made(tmp_path / "ours"), made(tmp_path / "theirs")
+
+    async def act() -> int:
+        async with (
+            FakeCluster(tls=server_context(of_node(theirs, 1)), count=1) as foreign,
+            FakeCluster(tls=server_context(of_node(ours, 1)), count=1) as cluster,
+        ):
+            addresses = foreign.addresses + cluster.addresses
+            tls = client_context(of_client(ours))
+            async with await latewood.connect_async(addresses, tls=tls, pause_first_ms=1) as client:
+                return await client.partition(7).append(b"secret")
+
+    assert asyncio.run(act()) == 0
 
 
 @pytest.mark.parametrize("who", ["node", "client"])

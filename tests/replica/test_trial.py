@@ -15,7 +15,7 @@ import pytest
 
 import latewood
 from latewood.errors import ClusterUnavailable, LatewoodError
-from latewood.replica.client_sync import Client
+from latewood.replica.client.synchronous import Client
 from latewood.replica.tls import client_context
 from latewood.replica.trial import load_cluster
 from tests.patience import wait_until

@@ -5,6 +5,7 @@ from typing import Final
 
 from latewood.errors import Overloaded
 from latewood.replica.dispatch import Dispatcher, Following, Limits, Signal
+from latewood.replica.machine import Run
 from latewood.replica.quorum import Custom, Majority, Quorum, Threshold, quorum_index
 from latewood.replica.watermarks import PartitionProgress, Watermarks
 from tests.scenarios.runner import Command, Line, ScenarioError
@@ -68,9 +69,9 @@ class Desk:
         return found
 
     def admit(self, key: int, line: Line) -> list[str]:
-        sizes = [line.number("bytes", 1)] * line.number("ops")
+        ops, size = line.number("ops"), line.number("bytes", 1)
         try:
-            taken = self.dispatcher.admit(key, sizes, self.now_ns)
+            taken = self.dispatcher.admit(key, ops, ops * size, self.now_ns)
         except Overloaded as error:
             return [str(error).removesuffix("; back off and try again")]
         return [f"{taken[0]} to {taken[-1]}" if len(taken) > 1 else str(taken[0])]
@@ -79,7 +80,8 @@ class Desk:
         dispatcher = self.dispatcher
         match verb:
             case "commit":
-                dispatcher.record_committed(key, [(line.number("to"), 1)], self.now_ns)
+                to = line.number("to")
+                dispatcher.record_committed(key, to, to, 1, self.now_ns)
             case "apply":
                 dispatcher.record_applied(key, line.number("to"))
             case "withdraw":
@@ -138,7 +140,8 @@ class Gauge:
             case "durable":
                 marks.record_parent_durable(at)
             case "route":
-                marks.record_routed(line.number("partition"), [(line.number("index"), at)])
+                index = line.number("index")
+                marks.record_routed(line.number("partition"), [Run(index, index, at)])
                 marks.record_passed(at)
             case "pass":
                 marks.record_passed(at)

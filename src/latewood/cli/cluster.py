@@ -110,6 +110,21 @@ def remove(target: Target, node_id: int, output: Output) -> int:
     return remove_node(target, node_id, output)
 
 
+@cluster.command()
+@click.option("--config", type=PATH, required=True, help="The node's node.toml.")
+@output_format
+def repair(config: Path, output: Output) -> int:
+    """Read all files of a node that is stopped, and set aside what is damaged and the other nodes have too.
+
+    Partitions and snapshots are moved to `damaged` in its data directory; started again, the node makes them anew from
+    its parent log and from the other nodes.  The parent log is never changed: if that is damaged the node has to be
+    replaced, and this says how.  Exits 4 then, 5 if the node runs.
+    """
+    from latewood.cli.cluster_actions import mend_node
+
+    return mend_node(config, output)
+
+
 @cluster.command("transfer-leader")
 @cluster_argument
 @click.argument("node_id", metavar="NODE", type=_NODE)

@@ -11,14 +11,15 @@ from latewood.clock import SystemClock
 from latewood.errors import LatewoodError, UsageError
 from latewood.fs import PosixFS
 from latewood.replica.certificates import make_certificates
-from latewood.replica.client_options import Address
+from latewood.replica.client.options import Address
 from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.founding import found_node, is_node, join_node
+from latewood.replica.repair import SetAside, repair_node
 from latewood.replica.replies import Members, NodeProgress, PartitionInfo, StatusReply
 from latewood.replica.trial import NODE_FILE, plan_nodes, write_trial
 
 if TYPE_CHECKING:
-    from latewood.replica.client_sync import Client
+    from latewood.replica.client.synchronous import Client
 
 _COLUMNS: Final = (
     "node",
@@ -130,6 +131,17 @@ def hand_over(target: Target, node_id: int) -> int:
     return ExitCode.OK
 
 
+def mend_node(config: Path, output: Output) -> int:
+    """Set aside what is damaged of a node."""
+    found = load_config(config)
+    repair = repair_node(found, PosixFS(), SystemClock())
+    summary = {"path": found.data, "partitions": repair.partitions, "snapshots": repair.snapshots}
+    output.report(summary, "set_aside", SetAside._fields, repair.set_aside)
+    if repair.set_aside:
+        say(f"`latewood serve --config {config}` makes them anew, with records of the other nodes")
+    return ExitCode.OK
+
+
 def _make_directory(config: NodeConfig) -> None:
     """Make a node's directory, unless there is one: whoever is not among the first joins."""
     if is_node(config, PosixFS()):
@@ -137,7 +149,7 @@ def _make_directory(config: NodeConfig) -> None:
     if config.node_id in config.peers:
         found_node(config, PosixFS(), SystemClock())
     else:
-        join_node(config, PosixFS())
+        join_node(config, PosixFS(), SystemClock())
 
 
 def _show_members(members: Members, output: Output) -> int:

@@ -10,7 +10,7 @@ import click
 from latewood.cli.arguments import PATH
 
 if TYPE_CHECKING:
-    from latewood.replica.client_sync import Client
+    from latewood.replica.client.synchronous import Client
 
 R = TypeVar("R")
 
@@ -30,7 +30,7 @@ class Target(NamedTuple):
         Raises:
             NotFoundError, UsageError: that is no cluster.
         """
-        from latewood.replica.client import connect  # noqa: PLC0415 - asyncio, only when a command runs
+        from latewood.replica.client.connecting import connect  # noqa: PLC0415 - asyncio, only when a command runs
         from latewood.replica.tls import client_context  # noqa: PLC0415 - as above
         from latewood.replica.trial import load_cluster  # noqa: PLC0415 - as above
 
@@ -52,7 +52,14 @@ def cluster_argument(function: Callable[..., R]) -> Callable[..., R]:
     @click.option("--ca", type=PATH, help="The authority's certificate, where CLUSTER is addresses.")
     @click.option("--cert", type=PATH, help="Our certificate.")
     @click.option("--key", type=PATH, help="Its key.")
-    @click.option("--timeout", "timeout_s", type=click.FloatRange(0.1, 300), default=10.0, show_default=True)
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(0.1, 300),
+        default=10.0,
+        show_default=True,
+        help="How many seconds to wait for the cluster.",
+    )
     @wraps(function)
     def command(*args: Any, name: str, ca: Path, cert: Path, key: Path, timeout_s: float, **kwargs: Any) -> R:
         return function(*args, target=Target(name, ca, cert, key, int(timeout_s * 1000)), **kwargs)

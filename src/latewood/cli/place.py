@@ -114,6 +114,12 @@ def check_rebuildable(path: Path, *, is_catalog: bool) -> None:
     Raises:
         UsageError, NotFoundError: it is another thing; the text says how that is made again.
     """
+    node = next((above for above in path.absolute().parents[:2] if (above / "node.json").exists()), None)
+    if node is not None:
+        raise UsageError(
+            f"{path} is a part of {node}, a node of a cluster: `latewood cluster repair --config FILE` mends what can "
+            f"be mended; a log that forgets what it had promised would have the others forget it, too"
+        )
     kind = kind_of(path)
     if is_catalog and kind not in (Kind.STORE, Kind.DIRECTORY, Kind.NOTHING):  # One without a catalog is a directory.
         raise no_store(path)

@@ -12,6 +12,7 @@ from latewood.cli.output import Output, output_format
 from latewood.cli.place import check_no_shard
 from latewood.cli.store_argument import database_at
 from latewood.errors import NotFoundError
+from latewood.limits import READER_PREFIX_OWN
 from latewood.queue import Queue
 from latewood.queue.listing import ReaderStatus, list_readers
 
@@ -143,7 +144,7 @@ def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
 
 def _check_is_not_of_a_store(directory: Path, name: str) -> None:
     """Keep the reader that a store has in each of its shards from being moved: it holds what no chunk has yet."""
-    if name.startswith("latewood-"):
+    if name.startswith(READER_PREFIX_OWN):
         check_no_shard(directory, "`latewood flush` moves it on")
 
 

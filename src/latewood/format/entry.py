@@ -30,17 +30,19 @@ snapshot's data:
 |      8 |    1 | auto_leave            | u8   | 1: the joint configuration ends by itself     |
 |      9 |    7 | reserved              | zeros | 0                                            |
 
-Data of an entry that is ours are a command, `COMMAND_SIZE` bytes and its payload:
+Data of an entry that is ours are commands, one behind another; one that tears a partition down is alone.  Each is
+`COMMAND_SIZE` bytes, the name of its request, a u32 of the length of each record, and the records:
 
 | offset | size | field               | type | meaning                                               |
 | -----: | ---: | ------------------- | ---- | ----------------------------------------------------- |
 |      0 |    1 | version             | u8   | 1                                                     |
 |      1 |    1 | action              | u8   | 1: write, 2: tear down the partition                  |
-|      2 |    2 | reserved            | u16  | 0                                                     |
-|      4 |    4 | request_bytes       | u32  | bytes in front of the payload that name the request   |
+|      2 |    2 | request_bytes       | u16  | bytes that name the request                           |
+|      4 |    4 | record_count        | u32  | records that it writes                                |
 |      8 |    8 | partition_id        | u64  | the partition it is for                               |
-|     16 |    8 | partition_log_index | u64  | its number there: 1, 2, 3 …; 0 of a teardown          |
+|     16 |    8 | partition_log_index | u64  | number of its first record there: 1, 2, 3 …; 0 of a teardown |
 |     24 |    8 | timestamp_ns        | u64  | when its leader took it, nanoseconds since 1970       |
+|     32 |    8 | size                | u64  | bytes of the whole command                            |
 
 A pack of entries, for catching up, `PACK_SIZE` bytes; then for each entry a u32 of its length, and its record:
 
@@ -73,7 +75,7 @@ Format: docs/format/entry.md
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -84,7 +86,7 @@ from latewood.format.checked import Frame
 HEAD_SIZE: Final = 24
 VOTE_SIZE: Final = 8
 MEMBERS_SIZE: Final = 16
-COMMAND_SIZE: Final = 32
+COMMAND_SIZE: Final = 40
 PACK_SIZE: Final = 24
 CHUNK_SIZE: Final = 56
 VERSION: Final = 1
@@ -92,7 +94,8 @@ _PACK_MAGIC: Final = b"LWENTRYP"
 _HEAD: Final = struct.Struct("<BBBBIQQ")
 _VOTE: Final = struct.Struct("<Q")
 _MEMBERS: Final = struct.Struct("<HHHHB7x")
-_COMMAND: Final = struct.Struct("<BBHIQQQ")
+_COMMAND: Final = struct.Struct("<BBHIQQQQ")
+_LENGTH: Final = struct.Struct("<I")
 _PACK: Final = struct.Struct("<8sHHIII")
 _CHUNK: Final = struct.Struct("<BBHIQQQQQQ")
 assert (_HEAD.size, _VOTE.size, _MEMBERS.size) == (HEAD_SIZE, VOTE_SIZE, MEMBERS_SIZE)
@@ -151,15 +154,21 @@ class Members(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What one entry asks of one partition."""
+    """What an entry asks of one partition: to write records that are neighbours, or to go."""
 
     partition_id: int
     partition_log_index: int
-    payload: bytes
+    """Of the first record."""
+    payloads: Sequence[bytes]
     timestamp_ns: int = 0
     request: bytes = b""
     """What names the client's request, so that a repetition is recognized."""
     action: int = Action.WRITE
+
+    @property
+    def last_index(self) -> int:
+        """Of the last record."""
+        return self.partition_log_index + len(self.payloads) - 1
 
 
 class Chunk(NamedTuple):
@@ -243,33 +252,52 @@ def decode_members(body: bytes, path: Path, offset: int) -> tuple[Members, bytes
 
 
 def encode_command(command: Command) -> bytes:
-    """Return a command's bytes: an entry's data."""
-    head = _COMMAND.pack(
-        VERSION,
-        command.action,
-        0,
-        len(command.request),
-        command.partition_id,
-        command.partition_log_index,
-        command.timestamp_ns,
-    )
-    return head + command.request + command.payload
+    """Return a command's bytes: an entry's data, or a part of them."""
+    partition_id, partition_log_index, payloads, timestamp_ns, request, action = command
+    count = len(payloads)
+    if count == 1:  # Mostly, if there are many partitions.
+        records = payloads[0]
+        lengths = _LENGTH.pack(len(records))
+    else:
+        records = b"".join(payloads)
+        lengths = struct.pack(f"<{count}I", *map(len, payloads))
+    size = COMMAND_SIZE + len(request) + len(lengths) + len(records)
+    head = _COMMAND.pack(VERSION, action, len(request), count, partition_id, partition_log_index, timestamp_ns, size)
+    return head + request + lengths + records
 
 
-def decode_command(data: bytes, path: Path = Path("entry"), offset: int = 0) -> Command:
-    """Return the command in an entry's data.
+def decode_commands(data: bytes, path: Path = Path("entry"), offset: int = 0) -> list[Command]:
+    """Return the commands in an entry's data, which are copied.
 
     Raises:
-        CorruptError: it is cut short, or asks for nothing that we know.
-        UnsupportedVersion: a later program wrote it.
+        CorruptError: they are cut short, or ask for something that we do not know.
+        UnsupportedVersion: a later program wrote them.
     """
-    _check(data, COMMAND_SIZE, "command", path, offset)
-    _, action, _, request_bytes, partition_id, partition_log_index, timestamp_ns = _COMMAND.unpack_from(data)
-    start = COMMAND_SIZE + request_bytes
-    if len(data) < start or action not in _ACTIONS:
-        reason = f"a command that is cut short, or has the unknown action {action}"
-        raise CorruptError(reason, path, offset)
-    return Command(partition_id, partition_log_index, data[start:], timestamp_ns, data[COMMAND_SIZE:start], action)
+    commands, start, end = list[Command](), 0, len(data)
+    while start < end:
+        if data[start] != VERSION:
+            raise UnsupportedVersion("command", data[start], path)
+        if end - start < COMMAND_SIZE:
+            raise _cut_command(path, offset)
+        _, action, request_bytes, count, partition_id, first, timestamp_ns, size = _COMMAND.unpack_from(data, start)
+        at = start + COMMAND_SIZE + request_bytes
+        stop, record = start + size, at + 4 * count
+        if stop > end or record > stop or action not in _ACTIONS:
+            raise _cut_command(path, offset)
+        request = data[start + COMMAND_SIZE : at]
+        if count == 1:
+            payloads = [data[record:stop]]
+            record += _LENGTH.unpack_from(data, at)[0]
+        else:
+            payloads = []
+            for length in struct.unpack_from(f"<{count}I", data, at):
+                payloads.append(data[record : record + length])
+                record += length
+        if record != stop:
+            raise _cut_command(path, offset)
+        commands.append(Command(partition_id, first, payloads, timestamp_ns, request, action))
+        start = stop
+    return commands
 
 
 def tears_down(data: bytes) -> bool:
@@ -337,6 +365,10 @@ def decode_chunk(raw: bytes, path: Path, offset: int) -> Chunk:
 _KINDS: Final = frozenset(RecordKind)
 _ACTIONS: Final = frozenset(Action)
 _CHUNK_KINDS: Final = frozenset(ChunkKind)
+
+
+def _cut_command(path: Path, offset: int) -> CorruptError:
+    return CorruptError("a command that is cut short, or has an unknown action", path, offset)
 
 
 def _pack_frame(size: int) -> Frame:

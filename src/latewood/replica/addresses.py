@@ -1,8 +1,11 @@
 """Addresses: host and port, and which of them stay on this machine."""
 
 import ipaddress
+from typing import Final
 
 from latewood.errors import UsageError
+
+_PORT_MAX: Final = 65_535
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -12,8 +15,8 @@ def split_address(address: str) -> tuple[str, int]:
         UsageError: it is no address.
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit():
-        message = f"an address is host:port, not {address!r}"
+    if not host or not port.isascii() or not port.isdigit() or int(port) > _PORT_MAX:
+        message = f"an address is host:port, with a port up to {_PORT_MAX}, not {address!r}"
         raise UsageError(message)
     return host.strip("[]"), int(port)
 

@@ -1,8 +1,8 @@
 """Answers: which requests of which clients a partition has carried out; a repetition is answered, not done again.
 
-Part of a partition's state: folded from its entries in their order, the same on every node, and kept in snapshots.  An
-entry names its client, the number of the request, and its place among the request's records.  Requests of a client to
-a partition are numbered; the last `REQUEST_WINDOW` are remembered, and what is older is refused, never done twice.
+Part of a partition's state: folded from its commands in their order, the same on every node, and kept in snapshots.  A
+command names its client and the number of the request.  Requests of a client to a partition are numbered; the last
+`REQUEST_WINDOW` are remembered, and what is older is refused, never done twice.
 
 A leader asks only when all of its log is folded here, so a request is never in the log twice.  Of a request whose end
 was lost with its leader the beginning is known: a repetition appends what is missing.
@@ -14,7 +14,7 @@ client gives up well before that.
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -27,22 +27,12 @@ CLIENTS_MAX: Final = 1_024
 CLIENT_SILENT_NS: Final = 15 * 60 * 1_000_000_000
 """After so long nobody waits for an answer any more; three times the longest patience of our client."""
 
-_NAME: Final = struct.Struct(f"<{CLIENT_ID_BYTES}sQI")
-_REQUEST_BYTES: Final = CLIENT_ID_BYTES + 8
-"""Of a name, what all records of a request have in common."""
+_NAME: Final = struct.Struct(f"<{CLIENT_ID_BYTES}sQ")
 
 
-class RequestName(NamedTuple):
-    """What an entry says of the request that it is a part of."""
-
-    client_id: bytes
-    request_id: int
-    place: int
-    """0 for the request's first record."""
-
-    def encode(self) -> bytes:
-        """Return the bytes for an entry's command."""
-        return _NAME.pack(*self)
+def request_name(client_id: bytes, request_id: int) -> bytes:
+    """Return what a command says of the request that it is a part of."""
+    return _NAME.pack(client_id, request_id)
 
 
 @dataclass(slots=True)
@@ -101,9 +91,12 @@ class Answers:
             return None
         return [index for run in client.runs.get(request_id, ()) for index in run]
 
-    def is_full(self, client_id: bytes, now_ns: int) -> bool:
-        """Say whether a client would have to take the place of one that may still ask."""
-        if client_id in self._clients or len(self._clients) < CLIENTS_MAX:
+    def __contains__(self, client_id: object) -> bool:
+        return client_id in self._clients
+
+    def is_full(self, client_id: bytes, now_ns: int, coming: int = 0) -> bool:
+        """Say whether a client would have to take the place of one that may still ask; `coming` are on their way."""
+        if client_id in self._clients or len(self._clients) + coming < CLIENTS_MAX:
             return False
         return now_ns - next(iter(self._clients.values())).last_ns <= CLIENT_SILENT_NS
 
@@ -152,35 +145,25 @@ class AnswerBook:
 
     def __getitem__(self, partition_id: int) -> Answers:
         """Return the answers of a partition, which may be none."""
-        return self._partitions.get(partition_id) or Answers()
+        known = self._partitions.get(partition_id)
+        return Answers() if known is None else known
 
     def restore(self, partition_id: int, pieces: Iterable[bytes]) -> None:
         """Take what a snapshot holds of a partition."""
         if raw := b"".join(pieces):
             self._partitions[partition_id] = Answers.decode(raw)
 
-    def note(self, entries: Iterable[tuple[Command, int]]) -> None:
-        """Note committed entries with their global indices, in order; what a snapshot has told of changes nothing."""
-        partition_id, request, start, stop, timestamp_ns = -1, b"", 0, 0, 0
-        for command, global_index in entries:
-            if global_index <= self._through:
+    def note(self, commands: Iterable[tuple[int, Command]]) -> None:
+        """Note committed commands with their global indices, in order; what a snapshot has told of changes nothing."""
+        for global_index, command in commands:
+            partition_id, first, payloads, timestamp_ns, request, _ = command
+            if global_index <= self._through or len(request) != _NAME.size:
                 continue
-            at, named = command.partition_log_index, command.request[:_REQUEST_BYTES]
-            # Records of one request mostly are neighbours: they are noted together.
-            if named != request or at != stop or command.partition_id != partition_id:
-                self._note(partition_id, request, range(start, stop), timestamp_ns)
-                partition_id, request, start = command.partition_id, named, at
-            stop, timestamp_ns = at + 1, command.timestamp_ns
-        self._note(partition_id, request, range(start, stop), timestamp_ns)
-
-    def _note(self, partition_id: int, request: bytes, indices: range, timestamp_ns: int) -> None:
-        if len(request) != _REQUEST_BYTES or not indices:
-            return
-        answers = self._partitions.get(partition_id)
-        if answers is None:
-            answers = self._partitions[partition_id] = Answers()
-        request_id = int.from_bytes(request[CLIENT_ID_BYTES:], "little")
-        answers.note(request[:CLIENT_ID_BYTES], request_id, indices, timestamp_ns)
+            answers = self._partitions.get(partition_id)
+            if answers is None:
+                answers = self._partitions[partition_id] = Answers()
+            client_id, request_id = _NAME.unpack(request)
+            answers.note(client_id, request_id, range(first, first + len(payloads)), timestamp_ns)
 
     def forget(self, partition_id: int, global_index: int) -> None:
         """Forget a partition that was torn down at an entry."""

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Final
 
 from latewood.clock import Clock
-from latewood.errors import Overloaded, UsageError, WaitExpired
+from latewood.errors import Overloaded, UnavailableError, UsageError, WaitExpired
 
 _SECOND_NS: Final = 1_000_000_000
 _CLIENTS_SOME: Final = 1_024
@@ -197,6 +197,7 @@ class Barriers:
             WaitExpired: the time ran out; they go on all the same.
             Overloaded: this client, or all of them, wait for too much already.
             UsageError: the time is not above 0.
+            UnavailableError: the node opens its storage anew, or stops.
         """
         if not timeout_s > 0:
             message = f"a barrier waits for a time above 0, not {timeout_s!r}"
@@ -217,6 +218,11 @@ class Barriers:
             message = f"the partitions had not applied entry {target} in time"
             raise WaitExpired(message)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anybody waits; else `applied` need not be told."""
+        return bool(self._futures)
+
     def routed(self, index: int) -> None:
         """Note that the parent log was routed up to `index`."""
         self._routed = index
@@ -231,6 +237,15 @@ class Barriers:
         self._timer = None
         self._tell(self._board.expire(self._clock.now_ns()), reached=False)
         self._arm()
+
+    def close(self) -> None:
+        """Tell everybody that what they wait for does not come to pass here."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for future in self._futures.values():
+            if not future.done():
+                message = "the node opens its storage anew, or stops; try again"
+                future.set_exception(UnavailableError(message))
 
     def _tell(self, waiter_ids: Iterable[int], *, reached: bool) -> None:
         for waiter_id in waiter_ids:

@@ -6,6 +6,7 @@ node_id = 1
 data = "data"                     # relative to this file
 listen = "127.0.0.1:7301"
 metrics = "127.0.0.1:9301"        # "" for none
+machine = "package.module:factory" # what makes the machines of partitions; without it they are logs
 
 [peers]                           # the first members; of a node that joins, whom it may ask
 1 = "127.0.0.1:7301"
@@ -16,6 +17,9 @@ metrics = "127.0.0.1:9301"        # "" for none
 authority = "ca.pem"
 certificate = "node-1.pem"
 key = "node-1.key"
+
+[retention]                       # without it, records of partitions that are logs stay for ever
+max_age_ms = 604_800_000
 ```
 """
 
@@ -28,7 +32,9 @@ import msgspec
 
 from latewood.errors import NotFoundError, UsageError
 from latewood.limits import MiB, check_name
+from latewood.queue.retention import RetentionPolicy
 from latewood.replica.addresses import check_loopback, split_address
+from latewood.replica.factory import check_path
 from latewood.replica.tls import Credentials
 
 
@@ -65,6 +71,34 @@ class StorageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     parent_segment_bytes: int = 16 * MiB
     partition_segment_bytes: int = 4 * MiB
     apply_threads: int = 2
+    machine_wait_ms: int = 10_000
+    """A machine that takes longer for one entry, or for one piece of its snapshot, is said to hang."""
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What partitions whose log is their state may forget.  What every named reader has passed goes in any case."""
+
+    max_bytes: int | None = None
+    """Without readers, a partition keeps at most this much in sealed segments."""
+    max_age_ms: int | None = None
+    """Without readers, a segment stays this long after its newest record was taken."""
+    ignore_readers_silent_ms: int | None = None
+    """A reader that has committed nothing for so long holds nothing back; it may meet `DataLost`."""
+    check_ms: int = 10_000
+    """So often a leader looks."""
+
+    @property
+    def policy(self) -> RetentionPolicy:
+        """The same, as the log has it.
+
+        Raises:
+            UsageError: a value is below 0.
+        """
+        return RetentionPolicy(
+            max_bytes=self.max_bytes,
+            max_age_ms=self.max_age_ms,
+            ignore_readers_silent_ms=self.ignore_readers_silent_ms,
+        )
 
 
 class _TLSTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -80,11 +114,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     data: str = "data"
     advertise: str = ""
     metrics: str = ""
+    machine: str = ""
     peers: dict[str, str] = {}
     tls: _TLSTable | None = None
     raft: RaftSettings = RaftSettings()
     limits: Bounds = Bounds()
     storage: StorageSettings = StorageSettings()
+    retention: RetentionSettings | None = None
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,10 +137,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     raft: RaftSettings = RaftSettings()
     limits: Bounds = Bounds()
     storage: StorageSettings = StorageSettings()
+    machine: str = ""
+    """What makes the machines of partitions; empty: they are logs."""
+    retention: RetentionSettings | None = None
+    """None: as a leader this node has nothing forgotten."""
 
 
 def load_config(path: Path, changes: Mapping[str, Any] | None = None) -> NodeConfig:
-    """Return the configuration in a file; `changes` are top-level keys that count instead.
+    """Return the configuration in a file; `changes` are top-level keys that count instead, tables key by key.
 
     Raises:
         NotFoundError: there is no such file.
@@ -118,10 +158,15 @@ def load_config(path: Path, changes: Mapping[str, Any] | None = None) -> NodeCon
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     try:
-        found = msgspec.convert(table | dict(changes or {}), _File)
+        found = msgspec.convert(_merged(table, changes or {}), _File)
         return _checked(found, path.parent)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
+
+
+def _merged(table: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    tables = {key: table.get(key, {}) | value for key, value in changes.items() if isinstance(value, dict)}
+    return {**table, **changes, **tables}
 
 
 def _checked(found: _File, directory: Path) -> NodeConfig:
@@ -142,6 +187,10 @@ def _checked(found: _File, directory: Path) -> NodeConfig:
         Credentials(directory / tls.authority, directory / tls.certificate, directory / tls.key) if tls else None
     )
     _check_bounds(found)
+    if found.machine:
+        check_path(found.machine)
+    if found.retention is not None:
+        _check_retention(found.retention)
     return NodeConfig(
         cluster_id=found.cluster_id,
         node_id=found.node_id,
@@ -154,7 +203,15 @@ def _checked(found: _File, directory: Path) -> NodeConfig:
         raft=found.raft,
         limits=found.limits,
         storage=found.storage,
+        machine=found.machine,
+        retention=found.retention,
     )
+
+
+def _check_retention(found: RetentionSettings) -> None:
+    _ = found.policy  # Checks its own.
+    if found.check_ms < 1:
+        raise UsageError(f"check_ms is at least 1, not {found.check_ms}")
 
 
 def _check_bounds(found: _File) -> None:

@@ -9,7 +9,7 @@ Owned by the event loop's thread.
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from latewood.limits import MiB
 from latewood.replica.wire import FRAME_BYTES_MAX, FrameBuffer, Message, WireError, encode_frame
@@ -86,9 +86,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no class that asyncio knows.
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_BYTES)
 
     def data_received(self, data: bytes) -> None:
         """Hand messages on; what is no message ends the connection."""

@@ -19,6 +19,7 @@ from typing import Final
 
 from latewood.clock import Clock
 from latewood.errors import ClosedError, DiskFull, UnavailableError
+from latewood.replica.apply import Alert, Progress
 from latewood.replica.barrier import Barriers
 from latewood.replica.driver import EngineLoop
 from latewood.replica.engine import Entry, Message, ReadState, Role, Snapshot
@@ -27,6 +28,7 @@ from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.replica.read_points import ReadPoints
 from latewood.replica.recovery import RecoveredNode, close_node, following_indices
 from latewood.replica.replies import NotLeader, Refused
+from latewood.replica.routing import Committed, committed
 from latewood.replica.slow import births, slow_count
 from latewood.replica.surroundings import Surroundings
 from latewood.replica.writing import Answering, Pending, Writer, WriteRequest
@@ -66,9 +68,12 @@ class Core:
         self._is_lent = False
         self.is_closed = False
         """Whether it has ended; looked at by the thread that has the partitions, too."""
-        self._handed: deque[Sequence[Entry]] = deque()
+        self._handed: deque[Sequence[Committed]] = deque()
         self._requests: deque[Callable[[], None]] = deque()
+        self._books: deque[Callable[[], None]] = deque()
         self._leading_term = 0
+        self._kept = 0
+        """Up to here it is durable what is committed, as far as that was asked for."""
         self._reads = ReadPoints(lambda context: self.raft.act(lambda: self.engine.read_index(context)))
         self._routed: list[tuple[int, int, asyncio.Future[None]]] = []
 
@@ -171,15 +176,21 @@ class Core:
 
     def fail(self, error: BaseException) -> None:
         """Stop, because of what happened beside the engine."""
-        self.raft.act(lambda: _raise(error))
+        self.raft.fail(error)
 
     def collect(self) -> None:
         """Learn what the machines have done."""
-        if self._is_lent or self.is_closed:
-            return
-        moved = {event.partition_id for event in self.machine.collect()}
-        for partition_id in moved:
-            self.barriers.applied(partition_id)
+        if not self._is_lent and not self.is_closed:
+            self.note(self.machine.collect())
+            if self.parts.applier.damage is not None:
+                self.fail(self.parts.applier.damage)
+
+    def note(self, events: Sequence[Progress | Alert]) -> None:
+        """Tell those who wait for it what the machines have done."""
+        moved = {event.partition_id for event in events}
+        if self.barriers.is_waiting:
+            for partition_id in moved:
+                self.barriers.applied(partition_id)
         if moved:
             self._around.on_applied(list(moved))
 
@@ -193,9 +204,12 @@ class Core:
         self.is_closed = True
         self.raft.close()
         self._reads.fail("the node stops")
+        self.barriers.close()
+        self._bring_up_books()
         self._run_requests()
         for _, _, future in self._routed:
-            future.cancel()
+            if not future.done():
+                future.set_exception(UnavailableError("the node opens its storage anew, or stops; try again"))
         await self._loop.run_in_executor(None, self._release)
 
     def _release(self) -> None:
@@ -211,7 +225,7 @@ class Core:
     def hand_on(self, entries: Sequence[Entry]) -> None:
         """Take committed entries to their partitions, or have them wait."""
         self.parent_bytes += sum(len(entry.data) for entry in entries)
-        self._handed.append(entries)
+        self._handed.append(committed(entries))
         if not self._is_lent:
             self._route()
 
@@ -221,15 +235,17 @@ class Core:
 
     def on_settled(self, done: list[tuple[Pending, int]], lost: list[Pending]) -> None:
         """Answer requests."""
-        self.writer.settle(done, lost, routed=not self.is_lent)
+        self.writer.settle(done, routed=not self.is_lent)
+        if lost:
+            self._when_ours(lambda: self.writer.lose(lost))
 
     def on_refused(self, tokens: list[Pending]) -> None:
         """Refuse requests that the engine did not take."""
         if self.raft.driver.role == Role.LEADER:
             reason = "too much waits for a majority, or the leader hands over; try again"
-            self.writer.refuse(tokens, Refused(0, "overloaded", reason, retryable=True))
+            self._when_ours(lambda: self.writer.refuse(tokens, Refused(0, "overloaded", reason, retryable=True)))
         else:
-            self.writer.refuse(tokens, self.not_leader())
+            self._when_ours(lambda: self.writer.refuse(tokens, self.not_leader()))
 
     def on_failure(self, error: BaseException) -> None:
         """Take note that the engine has stopped."""
@@ -240,12 +256,15 @@ class Core:
     def _route(self) -> None:
         """Take what was handed on to the partitions; if one is made, removed or rolls, a thread does it."""
         while self._handed and not self._is_lent and not self.is_closed:
-            entries = self._handed[0]
-            if (count := slow_count(entries, self._room)) is not None:
+            routed = self.parts.watermarks.routed
+            entries = self._handed[0] = [entry for entry in self._handed[0] if entry.index > routed]
+            if any(entry.tears_down for entry in entries) and not self._is_kept(entries[-1].index):
+                return
+            if (count := slow_count(entries, self._has_room)) is not None:
                 self._route_slowly(entries[:count])
                 return
             try:
-                self.machine.commit(entries, self.store.durable_index)
+                self.machine.route(entries, self.store.durable_index)
             except DiskFull as error:
                 self._wait_for_room(error)
                 return
@@ -253,16 +272,36 @@ class Core:
             self._after_routing()
         self._look_at_role()
 
-    def _room(self, partition_id: int) -> int | None:
-        partition = self.parts.roster.get(partition_id)
-        return None if partition is None else partition.room_bytes
+    def _is_kept(self, index: int) -> bool:
+        """Say whether it is durable that an entry is committed; if not, have it made so, and go on then.
 
-    def _route_slowly(self, entries: Sequence[Entry]) -> None:
+        A teardown removes files.  Who forgets that it was committed would look for them after a restart.
+        """
+        if self._kept >= index:
+            return True
+        self._is_lent = True
+
+        def go_on() -> None:
+            self._kept, self._is_lent = index, False
+            self._go_on()
+
+        def work() -> None:
+            self.store.keep_commit(index)
+            self._loop.call_soon_threadsafe(go_on)
+
+        self.raft.on_store(work)
+        return False
+
+    def _has_room(self, partition_id: int, size: int) -> bool | None:
+        partition = self.parts.roster.get(partition_id)
+        return None if partition is None else partition.takes(size)
+
+    def _route_slowly(self, entries: Sequence[Committed]) -> None:
         self._is_lent = True
 
         def work() -> None:
             self.machine.prepare(births(entries))
-            self.machine.commit(entries, self.store.durable_index)
+            self.machine.route(entries, self.store.durable_index)
 
         future = self._loop.run_in_executor(self._thread, work)
         future.add_done_callback(partial(self._routed_slowly, len(entries)))
@@ -301,10 +340,21 @@ class Core:
 
         self._loop.call_later(_FULL_RETRY_S, again)
 
+    def _when_ours(self, action: Callable[[], None]) -> None:
+        """Do what changes the partitions' books when no thread has them, and before anything else does."""
+        self._books.append(action)
+        if not self._is_lent or self.is_closed:
+            self._bring_up_books()
+
+    def _bring_up_books(self) -> None:
+        while self._books:
+            self._books.popleft()()
+
     def _go_on(self) -> None:
         """Do what has waited while the partitions were lent."""
         if self.is_closed:
             return
+        self._bring_up_books()
         self.raft.act(self._route)
         if not self.is_lent:
             self.writer.forget_settled()
@@ -331,7 +381,8 @@ class Core:
         if self._leading_term and (driver.role != Role.LEADER or driver.term != self._leading_term):
             self._leading_term = 0
             self._reads.fail("this node leads no more")
-            self.writer.lose(self.raft.proposals.give_up())
+            lost = self.raft.proposals.give_up()
+            self._when_ours(lambda: self.writer.lose(lost))
         if driver.role == Role.LEADER and not self._leading_term and not self.is_lent:
             routed = self.parts.watermarks.routed
             if routed >= self.store.first_index and self.store.term(routed) == driver.term:
@@ -342,7 +393,3 @@ class Core:
     def use_snapshot(self, snapshot: Snapshot) -> None:
         """Have the engine send this one to nodes that are too far behind."""
         self.raft.act(lambda: self.engine.set_snapshot(snapshot))
-
-
-def _raise(error: BaseException) -> None:
-    raise error

@@ -7,10 +7,9 @@ the commit a second guard decides whether an entry is queued in memory or read b
 A refusal is retryable and names the partition and the limit.  An empty backlog always takes one request, however large,
 or it could never be done.
 
-Invariants: the entries of a backlog are neighbours; the sums over all partitions are the whole's.
+Invariants: the stretches of a backlog are neighbours; the sums over all partitions are the whole's.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -69,15 +68,18 @@ def refusal(
     partition_id: int | None, load: Load, adds: Load, limits: Limits, now_ns: int, signals: Iterable[Signal] = ()
 ) -> Overloaded | None:
     """Return why `adds` may not come on top of `load`, or None if it may."""
-    age_ms = 0 if load.oldest_ns is None else max(0, now_ns - load.oldest_ns) // _MS
-    measures = [
-        Signal("queued operations", load.ops + adds.ops if load.ops else 0, _bound(limits.ops_max)),
-        Signal("queued bytes", load.bytes + adds.bytes if load.ops else 0, _bound(limits.bytes_max)),
-        Signal("age of the oldest entry in ms", age_ms, _bound(limits.age_max_ms)),
-        Signal("lag", load.lag, _bound(limits.lag_max)),
-        *signals,
-    ]
-    for name, value, bound in measures:
+    if load.ops:
+        if limits.ops_max is not None and load.ops + adds.ops > limits.ops_max:
+            return Overloaded(partition_id, "queued operations", load.ops + adds.ops, limits.ops_max)
+        if limits.bytes_max is not None and load.bytes + adds.bytes > limits.bytes_max:
+            return Overloaded(partition_id, "queued bytes", load.bytes + adds.bytes, limits.bytes_max)
+    if limits.age_max_ms is not None and load.oldest_ns is not None:
+        age_ms = (now_ns - load.oldest_ns) // _MS
+        if age_ms > limits.age_max_ms:
+            return Overloaded(partition_id, "age of the oldest entry in ms", age_ms, limits.age_max_ms)
+    if limits.lag_max is not None and load.lag > limits.lag_max:
+        return Overloaded(partition_id, "lag", load.lag, limits.lag_max)
+    for name, value, bound in signals:
         if value > bound:
             return Overloaded(partition_id, name, value, bound)
     return None
@@ -86,7 +88,7 @@ def refusal(
 def chunks(sizes: Sequence[int], ops_max: int, bytes_max: int) -> Iterator[range]:
     """Cut a request into ranges of neighbours, each within both bounds or a single entry.
 
-    They are proposed one after another, so that others come in between.
+    Each becomes a command, so that no entry is large.
     """
     start, taken = 0, 0
     for at, size in enumerate(sizes):
@@ -123,14 +125,29 @@ def next_indices(placed: Mapping[int, int], tail: Iterable[Command]) -> Followin
             ending.add(command.partition_id)
         else:
             known = following.get(command.partition_id, 1)
-            following[command.partition_id] = max(known, command.partition_log_index + 1)
+            following[command.partition_id] = max(known, command.last_index + 1)
     return Following(following, frozenset(ending))
+
+
+class _Stretch(NamedTuple):
+    """Entries that were admitted together."""
+
+    first: int
+    last: int
+    bytes: int
+    since_ns: int
+
+    def part(self, first: int, last: int) -> "_Stretch":
+        """Return some of it, with that share of its bytes."""
+        share = self.bytes * (last - first + 1) // (self.last - self.first + 1)
+        return _Stretch(first, last, share, self.since_ns)
 
 
 @dataclass(slots=True)
 class _Backlog:
-    entries: deque[tuple[int, int, int]] = field(default_factory=deque)
-    """(index, bytes, since when), oldest first."""
+    stretches: deque[_Stretch] = field(default_factory=deque)
+    """Neighbours, oldest first."""
+    ops: int = 0
     bytes: int = 0
     next_index: int = 1
     next_life: int | None = None
@@ -142,8 +159,8 @@ class _Backlog:
 
     @property
     def load(self) -> Load:
-        oldest_ns = self.entries[0][2] if self.entries else None
-        return Load(len(self.entries), self.bytes, oldest_ns, max(0, self.committed - self.applied))
+        oldest_ns = self.stretches[0].since_ns if self.stretches else None
+        return Load(self.ops, self.bytes, oldest_ns, max(0, self.committed - self.applied))
 
 
 class Dispatcher:
@@ -153,42 +170,44 @@ class Dispatcher:
         self, limits: Limits | None = None, whole: Limits | None = None, signals: SignalSource | None = None
     ) -> None:
         self._limits, self._whole = limits or Limits(), whole or WHOLE
-        self._signals: SignalSource = signals or (lambda _: ())
+        self._signals = signals
         self._partitions: dict[int, _Backlog] = {}
         self._ops = self._bytes = 0
-        self._heads: list[tuple[int, int, int]] = []
-        """(since when, partition, index) of what is or was the oldest of its partition."""
 
     # -- before Raft --------------------------------------------------------------------------------------
 
-    def admit(self, partition_id: int, sizes: Sequence[int], now_ns: int) -> range:
-        """Reserve the next indices of a partition for payloads of these sizes.
+    def admit(self, partition_id: int, ops: int, size: int, now_ns: int) -> range:
+        """Reserve the next indices of a partition for so many payloads, of together `size` bytes.
 
         Raises:
             Overloaded: a limit would be passed; nothing was reserved.
         """
         backlog = self._partitions.get(partition_id) or _Backlog()
-        adds = Load(len(sizes), sum(sizes))
+        adds = Load(ops, size)
+        whole = Load(self._ops, self._bytes) if self._whole.age_max_ms is None else self.whole()
+        signals = self._signals(partition_id) if self._signals else ()
         refused = (
             self._flagged(partition_id, backlog)
-            or refusal(partition_id, backlog.load, adds, self._limits, now_ns, self._signals(partition_id))
-            or refusal(None, self.whole(), adds, self._whole, now_ns)
+            or refusal(partition_id, backlog.load, adds, self._limits, now_ns, signals)
+            or refusal(None, whole, adds, self._whole, now_ns)
         )
         if refused:
             raise refused
         self._partitions[partition_id] = backlog
         first = backlog.next_index
-        for index, size in enumerate(sizes, first):
-            self._add(partition_id, backlog, index, size, now_ns)
-        return range(first, first + len(sizes))
+        self._add(backlog, _Stretch(first, first + ops - 1, size, now_ns))
+        return range(first, first + ops)
 
     def withdraw(self, partition_id: int, index: int) -> None:
         """Give indices from `index` on back: what they were reserved for never reached Raft."""
         backlog = self._partitions.get(partition_id)
         if backlog is None:  # It was torn down meanwhile.
             return
-        while backlog.entries and backlog.entries[-1][0] >= index:
-            self._drop(backlog, backlog.entries.pop())
+        while backlog.stretches and backlog.stretches[-1].last >= index:
+            dropped = backlog.stretches.pop()
+            self._drop(backlog, dropped)
+            if dropped.first < index:
+                self._add(backlog, dropped.part(dropped.first, index - 1))
         backlog.next_index = min(backlog.next_index, max(index, backlog.committed + 1))
 
     def end(self, partition_id: int) -> None:
@@ -216,26 +235,30 @@ class Dispatcher:
 
     # -- after the commit ---------------------------------------------------------------------------------
 
-    def record_committed(self, partition_id: int, sizes: Sequence[tuple[int, int]], now_ns: int) -> None:
-        """Note entries that were committed, each (index, bytes), whoever admitted them."""
+    def record_committed(self, partition_id: int, first: int, last: int, size: int, now_ns: int) -> None:
+        """Note entries that were committed, of together `size` bytes, whoever admitted them."""
         backlog = self._partitions.get(partition_id) or self._partitions.setdefault(partition_id, _Backlog())
-        known = backlog.entries[-1][0] if backlog.entries else max(backlog.applied, backlog.next_index - 1)
-        for index, size in sizes:
-            if index > known:
-                self._add(partition_id, backlog, index, size, now_ns)
-        backlog.committed = max(backlog.committed, sizes[-1][0])
+        known = backlog.stretches[-1].last if backlog.stretches else max(backlog.applied, backlog.next_index - 1)
+        if last > known:
+            self._add(backlog, _Stretch(max(first, known + 1), last, size, now_ns))
+        backlog.committed = max(backlog.committed, last)
         self._judge(backlog)
 
     def record_applied(self, partition_id: int, index: int) -> None:
         """Note that a partition has applied everything up to `index`: only this shrinks its backlog."""
         backlog = self._partitions.get(partition_id) or self._partitions.setdefault(partition_id, _Backlog())
-        while backlog.entries and backlog.entries[0][0] <= index:
-            self._drop(backlog, backlog.entries.popleft())
+        stretches = backlog.stretches
+        while stretches and stretches[0].first <= index:
+            dropped = stretches.popleft()
+            self._drop(backlog, dropped)
+            if dropped.last > index:
+                rest = dropped.part(index + 1, dropped.last)
+                stretches.appendleft(rest)
+                self._count(backlog, rest)
         backlog.applied = max(backlog.applied, index)
         backlog.committed = max(backlog.committed, index)
-        backlog.next_index = max(backlog.next_index, index + 1)
-        if backlog.entries:
-            heapq.heappush(self._heads, (backlog.entries[0][2], partition_id, backlog.entries[0][0]))
+        if index >= backlog.next_index:
+            backlog.next_index = index + 1
         self._judge(backlog)
 
     def may_queue(self, queued: Load, adds: Load) -> bool:
@@ -253,8 +276,8 @@ class Dispatcher:
     def forget(self, partition_id: int) -> None:
         """Forget a partition that was torn down; what is in the log behind the teardown keeps its indices."""
         backlog = self._partitions.pop(partition_id, None)
-        for entry in backlog.entries if backlog else ():
-            self._ops, self._bytes = self._ops - 1, self._bytes - entry[1]
+        if backlog:
+            self._ops, self._bytes = self._ops - backlog.ops, self._bytes - backlog.bytes
         if backlog and backlog.next_life is not None:
             self._partitions[partition_id] = _Backlog(next_index=backlog.next_life)
 
@@ -267,9 +290,8 @@ class Dispatcher:
 
     def whole(self) -> Load:
         """Return what all partitions have in hand."""
-        while self._heads and not self._is_head(*self._heads[0]):
-            heapq.heappop(self._heads)
-        return Load(self._ops, self._bytes, self._heads[0][0] if self._heads else None)
+        oldest = (backlog.stretches[0].since_ns for backlog in self._partitions.values() if backlog.stretches)
+        return Load(self._ops, self._bytes, min(oldest, default=None))
 
     def next_index(self, partition_id: int) -> int:
         """Return the index that the next entry of a partition will have."""
@@ -296,23 +318,22 @@ class Dispatcher:
         """Throttle a partition that lags too much, until it is at half of that."""
         if self._limits.lag_max is not None:
             bound = self._limits.lag_max // 2 if backlog.is_throttled else self._limits.lag_max
-            backlog.is_throttled = backlog.load.lag > bound
+            backlog.is_throttled = backlog.committed - backlog.applied > bound
 
-    def _add(self, partition_id: int, backlog: _Backlog, index: int, size: int, now_ns: int) -> None:
-        if not backlog.entries:
-            heapq.heappush(self._heads, (now_ns, partition_id, index))
-        backlog.entries.append((index, size, now_ns))
-        backlog.bytes += size
-        backlog.next_index = max(backlog.next_index, index + 1)
-        self._ops, self._bytes = self._ops + 1, self._bytes + size
+    def _add(self, backlog: _Backlog, stretch: _Stretch) -> None:
+        backlog.stretches.append(stretch)
+        backlog.next_index = max(backlog.next_index, stretch.last + 1)
+        self._count(backlog, stretch)
 
-    def _drop(self, backlog: _Backlog, entry: tuple[int, int, int]) -> None:
-        backlog.bytes -= entry[1]
-        self._ops, self._bytes = self._ops - 1, self._bytes - entry[1]
+    def _count(self, backlog: _Backlog, stretch: _Stretch) -> None:
+        ops, size = stretch.last - stretch.first + 1, stretch.bytes
+        backlog.ops, backlog.bytes = backlog.ops + ops, backlog.bytes + size
+        self._ops, self._bytes = self._ops + ops, self._bytes + size
 
-    def _is_head(self, since_ns: int, partition_id: int, index: int) -> bool:
-        backlog = self._partitions.get(partition_id)
-        return bool(backlog and backlog.entries and backlog.entries[0][::2] == (index, since_ns))
+    def _drop(self, backlog: _Backlog, stretch: _Stretch) -> None:
+        ops, size = stretch.last - stretch.first + 1, stretch.bytes
+        backlog.ops, backlog.bytes = backlog.ops - ops, backlog.bytes - size
+        self._ops, self._bytes = self._ops - ops, self._bytes - size
 
 
 def _bound(limit: int | None) -> int:

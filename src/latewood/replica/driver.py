@@ -9,13 +9,13 @@ durable, even those of a ready that has nothing to write.   Order of writes: doc
 """
 
 import logging
-from asyncio import Future, get_running_loop
+from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from latewood.errors import ClosedError, UsageError
+from latewood.replica.bundle import bundles
 from latewood.replica.engine import (
     NO_NODE,
     ConfState,
@@ -31,9 +31,11 @@ from latewood.replica.engine import (
     Role,
     Snapshot,
 )
+from latewood.replica.storage_thread import StorageThread
 
 _Token = TypeVar("_Token")
-_T = TypeVar("_T")
+_NEWS_S: Final = 0.01
+"""So long after a commit the others are told of it; entries that follow tell them earlier, and ticks those that lag."""
 _logger = logging.getLogger(__name__)
 
 
@@ -172,22 +174,22 @@ class Proposals(Generic[_Token]):
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, int, _Token]] = deque()
+        self._waiting: deque[tuple[int, int, Sequence[_Token]]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, index: int, term: int, tokens: Iterable[_Token]) -> list[_Token]:
+    def add(self, index: int, term: int, tokens: Iterable[Sequence[_Token]]) -> list[_Token]:
         """Remember who waits for entries from `index` on, proposed in `term`; return whose entries these replace."""
-        lost: list[_Token] = []
+        lost: list[Sequence[_Token]] = []
         while self._waiting and self._waiting[-1][0] >= index:
             lost.append(self._waiting.pop()[2])
-        self._waiting.extend((index + place, term, token) for place, token in enumerate(tokens))
-        return lost[::-1]
+        self._waiting.extend((index + place, term, own) for place, own in enumerate(tokens))
+        return [token for own in reversed(lost) for token in own]
 
     def give_up(self) -> list[_Token]:
         """Return whoever waits, and forget them: nobody will know any more what became of their entries."""
-        lost = [token for _, _, token in self._waiting]
+        lost = [token for _, _, own in self._waiting for token in own]
         self._waiting.clear()
         return lost
 
@@ -197,11 +199,11 @@ class Proposals(Generic[_Token]):
         lost: list[_Token] = []
         for entry in committed:
             while self._waiting and self._waiting[0][0] <= entry.index:
-                index, term, token = self._waiting.popleft()
+                index, term, own = self._waiting.popleft()
                 if (index, term) == (entry.index, entry.term):
-                    done.append((token, index))
+                    done += [(token, index) for token in own]
                 else:
-                    lost.append(token)
+                    lost += own
         return done, lost
 
 
@@ -248,8 +250,9 @@ class EngineLoop(Generic[_Token]):
         self.proposals: Proposals[_Token] = Proposals()
         self._store, self._host = store, host
         self._loop = get_running_loop()
-        self._storage = ThreadPoolExecutor(1, thread_name_prefix="latewood-parent-log")
-        self._reading = ThreadPoolExecutor(1, thread_name_prefix="latewood-parent-read")
+        self._storage = StorageThread(self._loop, "latewood-parent-log")
+        self._reading = StorageThread(self._loop, "latewood-parent-read")
+        self._will_tell = False
         self._queue: list[Write] = []
         self._actions: list[Callable[[], None]] = []
         self._is_writing = self._is_woken = False
@@ -268,7 +271,7 @@ class EngineLoop(Generic[_Token]):
         self.wake()
 
     def propose(self, data: bytes, token: _Token) -> None:
-        """Propose an entry, with the next turn; the host hears of its end by `token`."""
+        """Propose a command, with the next turn; the host hears of its end by `token`."""
         self._data.append(data)
         self._tokens.append(token)
         self.wake()
@@ -276,6 +279,10 @@ class EngineLoop(Generic[_Token]):
     def act(self, action: Callable[[], None]) -> None:
         """Do something with the engine, and have a turn soon."""
         self._do(action)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop, because of what happened beside the engine."""
+        self._do(lambda: _raise(error))
 
     def on_store(self, action: Callable[[], None]) -> None:
         """Have something done on the store's thread, such as a compaction, when nothing is being written."""
@@ -291,8 +298,8 @@ class EngineLoop(Generic[_Token]):
     def close(self) -> None:
         """Stop, and wait for what is being written.  The store stays open."""
         self._stop(ClosedError("the node is closed"))
-        self._storage.shutdown()
-        self._reading.shutdown()
+        self._storage.close()
+        self._reading.close()
 
     def _do(self, action: Callable[[], None]) -> None:
         if self.failure is not None:
@@ -332,17 +339,26 @@ class EngineLoop(Generic[_Token]):
         if self._data:
             data, tokens = self._data, self._tokens
             self._data, self._tokens = [], []
-            if index := self.engine.propose(data):
-                if lost := self.proposals.add(index, self.engine.status().term, tokens):
+            shared = bundles(data)
+            if index := self.engine.propose([b"".join(data[one.start : one.stop]) for one in shared]):
+                waiting = [tokens[one.start : one.stop] for one in shared]
+                if lost := self.proposals.add(index, self.driver.term, waiting):
                     self._host.on_settled([], lost)
             else:
                 self._host.on_refused(tokens)
 
     def _hand_on(self, entries: Sequence[Entry]) -> None:
+        if self.driver.role == Role.LEADER and not self._will_tell:
+            self._will_tell = True
+            self._loop.call_later(_NEWS_S, self._tell_commit)
         self._host.hand_on(entries)
         done, lost = self.proposals.settle(entries)
         if done or lost:
             self._host.on_settled(done, lost)
+
+    def _tell_commit(self) -> None:
+        self._will_tell = False
+        self._do(self.engine.tell_commit)
 
     def _write(self) -> None:
         writes, self._queue = self._queue, []
@@ -367,13 +383,16 @@ class EngineLoop(Generic[_Token]):
             lambda entries: self.engine.on_fetched(fetch.token, entries),
         )
 
-    def _then(self, thread: ThreadPoolExecutor, work: Callable[[], _T], after: Callable[[_T], None]) -> None:
+    def _then(self, thread: StorageThread, work: Callable[[], Any], after: Callable[[Any], None]) -> None:
         """Do `work` on a thread, then `after` with what came of it on the event loop."""
 
-        def end(done: "Future[_T]") -> None:
-            self._do(lambda: after(done.result()))
+        def end(result: Any, failure: BaseException | None) -> None:
+            if failure is None:
+                self._do(lambda: after(result))
+            else:
+                self.fail(failure)
 
-        self._loop.run_in_executor(thread, work).add_done_callback(end)
+        thread.submit(work, end)
 
     def _stop(self, error: BaseException) -> None:
         if self.failure is None:
@@ -382,3 +401,7 @@ class EngineLoop(Generic[_Token]):
             self._tokens = []
             if lost:
                 self._host.on_settled([], lost)
+
+
+def _raise(error: BaseException) -> None:
+    raise error

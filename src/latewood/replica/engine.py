@@ -91,6 +91,11 @@ class ConfState(NamedTuple):
         """Every node that takes part in any way."""
         return frozenset(self.voters + self.learners + self.voters_outgoing + self.learners_next)
 
+    @property
+    def electors(self) -> frozenset[int]:
+        """Every node whose vote counts: what a majority is a majority of."""
+        return frozenset(self.voters + self.voters_outgoing)
+
 
 class Snapshot(NamedTuple):
     """The state after `index`.  `data` is small: it names what is streamed beside it."""
@@ -233,6 +238,10 @@ class Engine(Protocol):
 
     def tick(self) -> None:
         """Let one unit of time pass."""
+        ...
+
+    def tell_commit(self) -> None:
+        """As the leader, tell the others how far is committed: they hear of it with the next entries anyway."""
         ...
 
     def step(self, sender: int, messages: Sequence[bytes]) -> None:

@@ -12,9 +12,8 @@ base and before the latest marker of every kind.   Order of writes: docs/crash-s
 """
 
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, Self
 
@@ -43,6 +42,7 @@ from latewood.replica.markers import (
     hard_state_record,
     members_record,
 )
+from latewood.replica.recent import RecentEntries
 
 RECENT_BYTES_MAX: Final = 16 * MiB
 """Entries kept in memory: nodes that keep up are served from here."""
@@ -55,37 +55,6 @@ _READ_ANCHORS_MAX: Final = 64
 """Stretches of the log that one read goes through; the caller asks again for what follows."""
 
 
-class _Recent:
-    """The last entries, in memory."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._entries: deque[Entry] = deque()
-
-    @property
-    def first_index(self) -> int | None:
-        return self._entries[0].index if self._entries else None
-
-    def add(self, entry: Entry) -> None:
-        self._entries.append(entry)
-        self._bytes += len(entry.data)
-        while self._bytes > self._bytes_max and len(self._entries) > 1:
-            self._bytes -= len(self._entries.popleft().data)
-
-    def cut(self, index: int) -> None:
-        while self._entries and self._entries[-1].index >= index:
-            self._bytes -= len(self._entries.pop().data)
-
-    def forget_to(self, index: int) -> None:
-        while self._entries and self._entries[0].index <= index:
-            self._bytes -= len(self._entries.popleft().data)
-
-    def range(self, low: int, high: int) -> Iterator[Entry]:
-        first = self._entries[0].index
-        return islice(self._entries, low - first, high - first)
-
-
 class SegmentedLogStore:
     """The parent log on disk.  See the module for its threads; use it as a context manager, or call `close`."""
 
@@ -95,8 +64,9 @@ class SegmentedLogStore:
         self._lock = threading.Lock()
         """Guards what follows.  Never held over a write, a read or a sync."""
         self._state = ParentState(log.path, from_beginning=log.first_sequence == 0)
-        self._recent = _Recent(recent_bytes_max)
+        self._recent = RecentEntries(recent_bytes_max)
         self._durable_index = 0
+        self._durable_commit = 0
         self._syncing_index = 0
         self._epoch = 0
         """Grows when entries are cut or forgotten: what is read from disk meanwhile is read again."""
@@ -237,6 +207,17 @@ class SegmentedLogStore:
         if state != self._state.hard_state:
             self._write([hard_state_record(state)])
 
+    def keep_commit(self, index: int) -> None:
+        """Make it durable that entries up to `index` are committed: before something is done that cannot be undone.
+
+        Raises:
+            Poisoned: that failed; the node must stop.
+        """
+        term, vote, commit = self._state.hard_state
+        if index > self._durable_commit:
+            self.set_hard_state(HardState(term, vote, max(commit, index)))
+            self.sync()
+
     def set_conf(self, index: int, conf: ConfState) -> None:
         """Write who is a member since the entry at `index`."""
         self._write([members_record(index, conf, self._state.term(index) or 0)])
@@ -260,9 +241,11 @@ class SegmentedLogStore:
             Poisoned: that failed, now or before: the node must stop.
         """
         self._check_sound()
+        commit = self._state.hard_state.commit
         with self._lock:
             self._syncing_index = self._state.last_index
         self._log.flush()
+        self._durable_commit = commit
         with self._lock:
             self._durable_index = max(self._durable_index, self._syncing_index)
         if self._retires_at_sync:

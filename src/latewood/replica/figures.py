@@ -5,9 +5,26 @@ from typing import Literal
 
 from latewood.replica.assignment import ByHash
 from latewood.replica.core import Core
+from latewood.replica.directory import DIRECTORY_PARTITION, DirectoryMachine
 from latewood.replica.engine import Role
+from latewood.replica.partition import PartitionLogStore
 from latewood.replica.replies import NodeProgress, PartitionInfo, StatusReply
-from latewood.replica.writing import PARTITION_MAX
+from latewood.replica.requests import PARTITION_MAX
+
+
+def directory_of(core: Core) -> DirectoryMachine | None:
+    """Return the machine of the cluster's own partition, if it has one yet."""
+    if core.parts.roster.get(DIRECTORY_PARTITION) is None:
+        return None
+    machine = core.parts.applier.machine(DIRECTORY_PARTITION)
+    assert isinstance(machine, DirectoryMachine)
+    return machine
+
+
+def first_sequence(core: Core, partition: PartitionLogStore) -> int:
+    """Return the oldest record of a partition that may be read: the same on all nodes, whatever each has dropped."""
+    directory, here = directory_of(core), partition.first_index - 1
+    return max(here, directory.first_sequence(partition.partition_id, partition.born)) if directory else here
 
 
 def status_of(number: int, core: Core, cluster_id: str, addresses: Mapping[int, str]) -> StatusReply:
@@ -18,7 +35,7 @@ def status_of(number: int, core: Core, cluster_id: str, addresses: Mapping[int, 
     conf = core.raft.driver.conf
     nodes = []
     for node in sorted(conf.members):
-        role: Literal["voter", "learner"] = "voter" if node in conf.voters + conf.voters_outgoing else "learner"
+        role: Literal["voter", "learner"] = "voter" if node in conf.electors else "learner"
         known = progress.get(node)
         match = known.match if known else (core.store.durable_index if node == core.node_id else 0)
         is_active = node == core.node_id or bool(known and known.recent_active)
@@ -59,7 +76,7 @@ def partition_infos(core: Core, wanted: Iterable[int] = ()) -> list[PartitionInf
             PartitionInfo(
                 partition_id,
                 partition.born,
-                partition.first_index - 1,
+                first_sequence(core, partition),
                 partition.next_index - 1,
                 progress.durable_index,
                 progress.applied_index,

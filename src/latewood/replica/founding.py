@@ -4,7 +4,7 @@ A node never founds a cluster by itself when it starts: one that lost its disk w
 for others that know as little.  So `serve` refuses a directory that was not made by `cluster init`, or by `--join`.
 
 In this order: 1. the parent log begins, durably; 2. `node.json` says whose directory it is.  A crash between leaves one
-that can be made again.
+that can be made again; and a directory with a `node.json` and no parent log has lost it.
 """
 
 from typing import Final
@@ -50,7 +50,7 @@ def found_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
     _own(config, fs)
 
 
-def join_node(config: NodeConfig, fs: FileSystem) -> None:
+def join_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
     """Make the directory of a node that a cluster is to take in; it knows nothing until its leader tells it.
 
     Raises:
@@ -58,6 +58,8 @@ def join_node(config: NodeConfig, fs: FileSystem) -> None:
     """
     _check_empty(config, fs)
     fs.make_directory(config.data)
+    parent = NodeLayout(config.data).parent
+    SegmentedLogStore.open(parent, parent_options(config), fs=fs, clock=clock, background=False).close()
     _own(config, fs)
 
 
@@ -67,6 +69,7 @@ def check_owner(config: NodeConfig, fs: FileSystem) -> None:
     Raises:
         NotFoundError: it was never made a node's.
         UsageError: it is another node's, or another cluster's.
+        CorruptError: its parent log is gone.
     """
     found = _owner(config, fs)
     if found is None:
@@ -81,6 +84,22 @@ def check_owner(config: NodeConfig, fs: FileSystem) -> None:
             f"not of node {config.node_id} of {config.cluster_id!r}"
         )
         raise UsageError(message)
+    parent = NodeLayout(config.data).parent
+    if not fs.exists(parent / "manifest.current"):  # Made anew it would vote as if it had never promised anything.
+        error = CorruptError("the parent log of this node is gone", parent, 0)
+        error.mend = replacement(config)
+        raise error
+
+
+def replacement(config: NodeConfig) -> str:
+    """Return how a node is replaced that has lost what only it knew."""
+    node = config.node_id
+    return (
+        f"only this node knew what it had promised to the others, so it is replaced, not mended: "
+        f"`latewood cluster remove CLUSTER {node}`; then give it in its configuration a node_id that no node ever had, "
+        f"another data directory and, with TLS, a certificate of that id; "
+        f"`latewood serve --config FILE --join`; `latewood cluster add CLUSTER ID {config.advertise}`"
+    )
 
 
 def is_node(config: NodeConfig, fs: FileSystem) -> bool:

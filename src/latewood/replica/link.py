@@ -1,9 +1,13 @@
 """The way from one node to another: a connection that is made again whenever it breaks.
 
-What is sent while it is down, or while too much waits, is lost: Raft repeats.  Owned by the event loop's thread.
+A network may swallow a connection and tell neither end: so an end that does not greet us, or leaves a probe without an
+answer, is taken for gone.  What is sent while the link is down, or while too much waits, is lost: Raft repeats.
+
+Owned by the event loop's thread.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import ssl
@@ -15,11 +19,13 @@ from latewood.errors import UnavailableError
 from latewood.limits import MiB
 from latewood.replica.addresses import split_address
 from latewood.replica.connection import Connection
-from latewood.replica.requests import VERSION, Hello, Rejected, Welcome
+from latewood.replica.requests import VERSION, Hello, Probe, Rejected, Welcome
 from latewood.replica.tls import node_id_of
 from latewood.replica.wire import Message, Peer, Reply, Request, encode_frame
 
 _GREETING_S: Final = 5.0
+_PROBE_S: Final = 5.0
+"""A probe is sent so often, and so long its answer may take."""
 _PAUSE_FIRST_S: Final = 0.05
 _PAUSE_MAX_S: Final = 1.0
 _UNSENT_BYTES_MAX: Final = 64 * MiB
@@ -64,7 +70,7 @@ class Link:
         connection.send_frame(encode_frame(message))
         return True
 
-    async def request(self, request: Request, timeout_s: float) -> Reply:
+    async def request(self, request: Request | Probe, timeout_s: float) -> Reply:
         """Ask, and return the reply."""
         number = next(self._ids)
         try:
@@ -106,10 +112,26 @@ class Link:
                 connection.name = f"node {self.node_id} at {self.address}"
                 own = self._own
                 connection.send(Hello(VERSION, own.cluster_id, "peer", own.node_id, own.address))
-                await self._closed.wait()
+                await self._until_closed(connection)
                 pause_s = _PAUSE_FIRST_S if self._was_up else pause_s
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    async def _until_closed(self, connection: Connection) -> None:
+        """Wait until the connection breaks, and break it if nobody is there."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GREETING_S):
+                await self._closed.wait()
+        if not self.is_up:
+            connection.abort("it did not greet us in time")
+        while not self._closed.is_set():
+            try:
+                await self.request(Probe(0), _PROBE_S)
+            except UnavailableError as error:
+                connection.abort(str(error))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PROBE_S):
+                    await self._closed.wait()
 
     def _take(self, connection: Connection, message: Message) -> None:
         if connection.is_greeted:

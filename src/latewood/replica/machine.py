@@ -14,10 +14,29 @@ class PartitionEntry(NamedTuple):
     index: int  # type: ignore[assignment] # the word for it; nobody looks for a value in an entry
     """Its number in the partition: 1, 2, 3 …"""
     global_index: int
-    """Its Raft index in the parent log."""
+    """The Raft index of the parent entry that it came with."""
     timestamp_ns: int
     """When its leader took it."""
     payload: bytes
+
+
+class Run(NamedTuple):
+    """Entries of a partition that are neighbours, and came with one parent entry."""
+
+    first: int
+    last: int
+    global_index: int
+
+
+def runs_of(entries: Iterable[PartitionEntry]) -> list[Run]:
+    """Return the runs that entries, in order, make up."""
+    runs: list[Run] = []
+    for entry in entries:
+        if runs and (runs[-1].last + 1, runs[-1].global_index) == (entry.index, entry.global_index):
+            runs[-1] = runs[-1]._replace(last=entry.index)
+        else:
+            runs.append(Run(entry.index, entry.index, entry.global_index))
+    return runs
 
 
 class PartitionStateMachine(Protocol):

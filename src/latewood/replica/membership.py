@@ -19,7 +19,7 @@ from latewood.replica.requests import ChangeMembers, TransferLeader
 from latewood.replica.wire import Reply
 
 _LOOK_S: Final = 0.02
-_LAG_MAX: Final = 1_000
+_LAG_MAX: Final = 16
 """A learner that lacks fewer entries than this may vote: it has the rest at once."""
 
 

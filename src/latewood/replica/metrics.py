@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from latewood.replica.addresses import split_address
 from latewood.replica.core import Core
 from latewood.replica.engine import Role
-from latewood.replica.writing import PARTITION_MAX
+from latewood.replica.figures import first_sequence
+from latewood.replica.partition import PartitionLogStore
+from latewood.replica.requests import PARTITION_MAX
 
 if TYPE_CHECKING:
     from latewood.replica.node import Node
@@ -92,6 +94,8 @@ def _whole(node: "Node", core: Core | None) -> list[_Metric]:
         _gauge("applied_floor", "Entries up to here are applied in every partition.", marks.applied_floor()),
         _gauge("required_index", "The oldest entry that is still needed.", core.machine.truncatable_to() + 1),
         _gauge("snapshot_index", "The newest snapshot stands here.", marks.snapshot_global),
+        _counter("snapshots_failed_total", "Snapshots that were due and could not be taken.", _failed(node)),
+        _gauge("machines_hung", "Machines that have been at one call for too long.", len(core.parts.applier.hung())),
         _gauge("partitions", "Partitions that are open.", len(core.parts.roster)),
         _gauge("enqueued_ops", "Records that were taken and are not applied.", load.ops),
         _gauge("enqueued_bytes", "Their payloads.", load.bytes),
@@ -107,11 +111,16 @@ def _whole(node: "Node", core: Core | None) -> list[_Metric]:
     ]
 
 
+def _failed(node: "Node") -> int:
+    return node.keeper.failed_count if node.keeper else 0
+
+
 def _of_partitions(core: Core) -> list[_Metric]:
     names = {
         "partition_enqueued_ops": "Records of a partition that were taken and are not applied.",
         "partition_enqueued_bytes": "Their payloads.",
         "partition_backlog_age_ms": "How long the oldest of them has waited.",
+        "partition_first_sequence": "The oldest record of a partition that may be read.",
         "partition_durable_index": "Records of a partition up to here are durable here.",
         "partition_applied_index": "Records of a partition up to here are applied.",
         "partition_applied_global": "The parent entry that was applied last.",
@@ -122,21 +131,21 @@ def _of_partitions(core: Core) -> list[_Metric]:
     for place, partition in enumerate(core.parts.roster):
         if place < PARTITIONS_MAX and partition.partition_id <= PARTITION_MAX:
             label = f'{{partition="{partition.partition_id}"}}'
-            for name, value in zip(names, _figures(core, partition.partition_id), strict=True):
+            for name, value in zip(names, _figures(core, partition), strict=True):
                 columns[name].append((label, value))
     return [_Metric(name, "gauge", text, columns[name]) for name, text in names.items()]
 
 
-def _figures(core: Core, partition_id: int) -> list[float]:
-    dispatcher, marks = core.parts.dispatcher, core.parts.watermarks
+def _figures(core: Core, partition: PartitionLogStore) -> list[float]:
+    dispatcher, marks, partition_id = core.parts.dispatcher, core.parts.watermarks, partition.partition_id
     load = dispatcher.load(partition_id)
     age_ms = 0.0 if load.oldest_ns is None else max(0, core.parts.clock.now_ns() - load.oldest_ns) / 1e6
     if partition_id not in marks:
-        return [load.ops, load.bytes, age_ms, 0, 0, 0, 0, 0]
+        return [load.ops, load.bytes, age_ms, 0, 0, 0, 0, 0, 0]
     progress = marks[partition_id]
     at = (progress.durable_index, progress.applied_index, progress.applied_global)
     flags = (dispatcher.is_frozen(partition_id), dispatcher.is_throttled(partition_id))
-    return [load.ops, load.bytes, age_ms, *at, *flags]
+    return [load.ops, load.bytes, age_ms, first_sequence(core, partition), *at, *flags]
 
 
 def _gauge(name: str, text: str, value: float) -> _Metric:

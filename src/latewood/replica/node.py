@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from latewood.clock import Clock, SystemClock
@@ -23,6 +24,7 @@ from latewood.replica.core import Core
 from latewood.replica.directory import DIRECTORY_PARTITION, DirectoryMachine
 from latewood.replica.dispatch import Dispatcher, Limits
 from latewood.replica.engine import Message, MessageKind
+from latewood.replica.figures import directory_of
 from latewood.replica.founding import check_owner, parent_options
 from latewood.replica.keeping import Keeper
 from latewood.replica.link import Identity
@@ -31,7 +33,8 @@ from latewood.replica.offers import Offers
 from latewood.replica.raft_rs import RaftOptions
 from latewood.replica.recovery import NodeLayout, NodeSite, RecoveredNode, recover_node
 from latewood.replica.requests import Acknowledged, RaftMessages, SnapshotOffer, SnapshotOutcome
-from latewood.replica.service import Service, directory_of
+from latewood.replica.retaining import Retainer
+from latewood.replica.service import Service
 from latewood.replica.transfer import pulling
 from latewood.replica.transport import Transport
 from latewood.replica.wire import Peer, Request
@@ -39,6 +42,8 @@ from latewood.replica.wire import Peer, Request
 _MESSAGES_BYTES: Final = 8 * MiB
 """Messages to one node in one frame."""
 _ACKNOWLEDGE_TICKS: Final = 5
+_CHECK_TICKS: Final = 100
+"""So often a node without a policy looks whether it may drop what a reader of its files kept."""
 _REOPEN_FIRST_S: Final = 0.1
 _REOPEN_MAX_S: Final = 5.0
 
@@ -60,6 +65,7 @@ class Node:
         self.layout = NodeLayout(config.data)
         self.core: Core | None = None
         self.keeper: Keeper | None = None
+        self._retainer: Retainer | None = None
         self._factory = factory
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[BaseException | None] = self._loop.create_future()
@@ -95,7 +101,9 @@ class Node:
         except UnavailableError as error:  # A full disk, or peers that it needs and cannot reach: that passes.
             _logger.warning("the storage cannot be opened yet: %s", error)
             self._reopen()
-        self._tasks.append(self._loop.create_task(self._tick_for_ever(), name="ticks"))
+        ticks = self._loop.create_task(self._tick_for_ever(), name="ticks")
+        ticks.add_done_callback(self._ticks_ended)
+        self._tasks.append(ticks)
         return port
 
     async def close(self) -> None:
@@ -218,7 +226,8 @@ class Node:
         """Recover the storage, and begin a core on it."""
         config = self.config
         loop = self._loop
-        applier = Applier(self._clock, notify=self._on_applier)
+        wait_ms, retention = config.storage.machine_wait_ms, config.retention
+        applier = Applier(self._clock, notify=self._on_applier, machine_wait_ms=wait_ms)
         bounds = config.limits
         dispatcher = Dispatcher(
             Limits(
@@ -247,8 +256,12 @@ class Node:
         raft = RaftOptions(election_ticks=config.raft.election_ticks, priority=config.raft.priority)
         self.core = core = Core(config.node_id, recovered, self, self._clock, raft, bounds.payload_bytes_max)
         applier.start(config.storage.apply_threads)
-        self.keeper = Keeper(core, self.fs, self.layout, config.storage.snapshot_bytes)
+        policy = retention.policy if retention else None
+        self.keeper = Keeper(core, self.fs, self._clock, self.layout, config.storage.snapshot_bytes, policy)
         self.keeper.start()
+        check_ticks = max(1, retention.check_ms // config.raft.tick_ms) if retention else _CHECK_TICKS
+        tell_all = partial(self.service.change_directory, core)
+        self._retainer = Retainer(core, self.fs, self._clock, policy, tell_all, check_ticks)
         self._offers.clear()
         self._set_peers()
 
@@ -260,6 +273,9 @@ class Node:
         if self.keeper is not None:
             self.keeper.close()
             self.keeper = None
+        if self._retainer is not None:
+            self._retainer.close()
+            self._retainer = None
         if core is not None:
             await core.close()
 
@@ -304,6 +320,11 @@ class Node:
             if self.core is not None:
                 self._tick(self.core)
 
+    def _ticks_ended(self, ticks: "asyncio.Task[None]") -> None:
+        """Stop, if it was no end that we wanted: without time a node is of no use, and would not say so."""
+        if not ticks.cancelled() and (error := ticks.exception()) is not None:
+            self.on_failure(error)
+
     def _tick(self, core: Core) -> None:
         self._ticks += 1
         for node in self._unreachable:
@@ -313,6 +334,8 @@ class Node:
         core.tick()
         if core.raft.failure is None and self.keeper is not None:
             self.keeper.tick()
+            if self._retainer is not None:
+                self._retainer.tick()
         if self._ticks % _ACKNOWLEDGE_TICKS == 0 and not core.is_lent:
             applied = Acknowledged(core.parts.watermarks.applied_floor())
             for node in core.raft.driver.conf.members:
@@ -327,9 +350,11 @@ class Node:
         self.transport.set_peers((node, addresses[node]) for node in wanted | leader if node in addresses)
 
     def _others(self) -> list[int]:
+        """Return whom to ask for records: whoever can be reached, and everybody while nobody can."""
         leader = self.core.leader if self.core else 0
         others = sorted(node for node in self.addresses() if node != self.config.node_id)
-        return sorted(others, key=lambda node: node != leader)
+        reached = [node for node in others if self.transport.is_connected(node)]  # Waiting for one takes ten seconds.
+        return sorted(reached or others, key=lambda node: node != leader)
 
 
 def _pieces(messages: list[bytes]) -> list[list[bytes]]:

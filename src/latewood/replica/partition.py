@@ -1,8 +1,8 @@
 """One partition: a `Log` of its payloads, placed there at commit.
 
-Record `sequence` holds the entry with partition_log_index `sequence` + 1; its `ext_id` is the entry's Raft index, its
-timestamp and payload are the entry's.  So the log itself says up to which parent entry it has come, and a replay is
-verified against what is there, never appended twice.
+Record `sequence` holds the entry with partition_log_index `sequence` + 1; its `ext_id` is the Raft index of the parent
+entry that it came with, its timestamp and payload are the entry's.  So the log itself says up to which parent entry it
+has come, and a replay is verified against what is there, never appended twice.
 
 Not flushed for each entry: the parent log is durable, and keeps what this one may lose until `flush`.
 
@@ -10,15 +10,16 @@ Threads: one places, flushes and compacts; any may read.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Final, Self
 
 from latewood.clock import Clock
-from latewood.errors import DataLost, Diverged
+from latewood.errors import CorruptError, DataLost, Diverged
 from latewood.fs import FileSystem
 from latewood.log import Log, LogOptions
-from latewood.log.head import retire_before, room_bytes, sweep_head
+from latewood.log.head import SealedPart, retire_before, room_bytes, sealed_parts, sweep_head
 from latewood.replica.machine import PartitionEntry
 
 _READ_BYTES: Final = 1 << 20
@@ -32,6 +33,8 @@ class PartitionLogStore:
         self._log = log
         self.partition_id, self.born = partition_id, born
         """`born` is the Raft index of its first write: what came before was for one of the same id, torn down since."""
+        self._room = 0
+        """Bytes that its log takes at least before it rolls."""
 
     @classmethod
     def open(
@@ -78,14 +81,35 @@ class PartitionLogStore:
         """Every entry up to here is durable in this log."""
         return self._log.durable_sequence
 
-    @property
-    def room_bytes(self) -> int:
-        """How many bytes of records it takes before its log rolls, which waits for the disk."""
-        return room_bytes(self._log)
+    def takes(self, size: int) -> bool:
+        """Say whether it takes so many more bytes of records before its log rolls, which waits for the disk.
+
+        All that was asked for before is placed by now, or never will be.
+        """
+        self._room -= size
+        if self._room < 0:
+            self._room = room_bytes(self._log) - size
+        return self._room >= 0
 
     def last(self) -> PartitionEntry | None:
         """Return the newest entry; None if there is none here."""
         return next(self.read(self.next_index - 1, self.next_index), None) if self._holds_any() else None
+
+    def place_run(self, first: int, global_index: int, timestamp_ns: int, payloads: Sequence[bytes]) -> bool:
+        """Write records that came with one parent entry, if they follow exactly; say whether they do.
+
+        If not, `place` can tell why.
+
+        Raises:
+            DiskFull, Poisoned: as `place`.
+        """
+        if first != self._log.next_sequence + 1:
+            return False
+        if len(payloads) == 1:  # One by one costs a tenth of a batch of one.
+            self._log.append(payloads[0], ext_id=global_index, timestamp_ns=timestamp_ns)
+        else:
+            self._log.append_many(payloads, ext_id=global_index, timestamps_ns=timestamp_ns)
+        return True
 
     def place(self, entries: Sequence[PartitionEntry]) -> list[PartitionEntry]:
         """Write what is new of committed entries, in order, and return that; written, not durable.
@@ -98,10 +122,6 @@ class PartitionLogStore:
             Poisoned: a sync failed; open it again.
         """
         following = self.next_index
-        if len(entries) == 1 and entries[0].index == following:  # One by one costs a tenth of a batch of one.
-            entry = entries[0]
-            self._log.append(entry.payload, ext_id=entry.global_index, timestamp_ns=entry.timestamp_ns)
-            return list(entries)
         self._verify([entry for entry in entries if entry.index < following])
         fresh = [entry for entry in entries if entry.index >= following]
         for expected, entry in enumerate(fresh, following):
@@ -129,11 +149,17 @@ class PartitionLogStore:
 
         Raises:
             DataLost: they were compacted.
+            CorruptError: one that was placed cannot be read.
         """
+        following, written = low, min(high, self.next_index)
         for record in self._log.scan(low - 1, high - 1) if low < high else ():
+            following = record.sequence + 2
             yield PartitionEntry(
                 self.partition_id, record.sequence + 1, record.ext_id, record.timestamp_ns, record.payload
             )
+        # A log takes a bad record that was not flushed for its end.  Here it is known what was placed.
+        if following < written:
+            raise self._damaged(following)
 
     def read_some(self, low: int, count_max: int) -> list[PartitionEntry]:
         """Return entries from `low`, at most `count_max` and about a MiB."""
@@ -145,8 +171,12 @@ class PartitionLogStore:
                 break
         return found
 
+    def sealed(self, *, with_times: bool) -> Iterator[SealedPart]:
+        """Yield its sealed segments, the oldest first: for whoever decides what may go."""
+        return sealed_parts(self._log, with_times=with_times)
+
     def compact(self, index: int) -> None:
-        """Drop whole segments of entries up to `index`, which are in a snapshot."""
+        """Drop whole segments of entries up to `index`: they are in a snapshot, or nobody wants them."""
         retire_before(self._log, index)
 
     def close(self) -> None:
@@ -167,6 +197,11 @@ class PartitionLogStore:
                     raise self._diverged(_difference(entry, stored), entry.index)
         except (DataLost, ValueError) as error:
             raise self._diverged("entries of the parent log are not all here", known[0].index) from error
+
+    def _damaged(self, index: int) -> CorruptError:
+        with closing(self._log.view().segment_with(index - 1)) as segment:
+            reason = f"entry {index} was placed, and cannot be read"
+            return CorruptError(reason, segment.path, segment.offset_of(index - 1))
 
     def _diverged(self, reason: str, index: int) -> Diverged:
         return Diverged(f"partition {self.partition_id}: {reason}", self.path, index)

@@ -87,6 +87,11 @@ class RaftRsEngine:
         with _OUR_ERRORS:
             self._core.tick()
 
+    def tell_commit(self) -> None:
+        """As the leader, tell the others how far is committed."""
+        with _OUR_ERRORS:
+            self._core.tell_commit()
+
     def step(self, sender: int, messages: Sequence[bytes]) -> None:
         """Take in messages of one node."""
         with _OUR_ERRORS:

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import Diverged, NotFoundError, UnavailableError
-from latewood.format.entry import Action, tears_down
+from latewood.format.entry import tears_down
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
@@ -27,10 +27,10 @@ from latewood.replica.apply import Applier
 from latewood.replica.dispatch import Dispatcher, Following, next_indices
 from latewood.replica.engine import Entry
 from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
-from latewood.replica.machine import MachineFactory, PartitionEntry
+from latewood.replica.machine import MachineFactory, PartitionEntry, runs_of
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
-from latewood.replica.routing import Parts, SegmentedStateMachine, command_of
+from latewood.replica.routing import Parts, SegmentedStateMachine, commands_of, committed
 from latewood.replica.snapshot import PartitionState, SnapshotReader, snapshots
 from latewood.replica.watermarks import PartitionProgress, Watermarks
 
@@ -128,7 +128,7 @@ def recover_node(
             applier or Applier(clock),
             Watermarks(base),
             dispatcher or Dispatcher(),
-            acks or AckTracker(store.conf.members),
+            acks or AckTracker(store.conf.electors),
             site.factory,
             clock,
         )
@@ -149,8 +149,8 @@ def following_indices(store: SegmentedLogStore, machine: SegmentedStateMachine) 
     """Return what a node goes on from that begins to lead, for `Dispatcher.lead`: the whole end of its log counts."""
     placed = {partition.partition_id: partition.next_index - 1 for partition in machine.parts.roster}
     routed = machine.parts.watermarks.routed
-    tail = (command_of(entry) for entry in _entries(store, routed + 1, store.last_index + 1))
-    return next_indices(placed, (command for command in tail if command))
+    tail = _entries(store, routed + 1, store.last_index + 1)
+    return next_indices(placed, (command for entry in tail for command in commands_of(entry)))
 
 
 def install_snapshot(node: RecoveredNode, reader: SnapshotReader, pull: Pull) -> None:
@@ -260,6 +260,8 @@ def _begin(
 ) -> None:
     """Put a partition to work behind its snapshot."""
     user = site.factory(partition.partition_id)
+    if found and found[1].log_is_state and not user.log_is_state:
+        found = None  # It was a log, and has a machine now: that snapshot holds no state, and all is applied anew.
     highest = partition.next_index - 1
     usable = found[1] if found else None
     if not user.log_is_state:
@@ -269,9 +271,15 @@ def _begin(
     if partition.first_index > applied + 1:
         reason = f"entries up to {partition.first_index - 1} are gone, and no snapshot holds them"
         raise Diverged(f"partition {partition.partition_id}: {reason}", partition.path, applied)
-    unapplied = [
-        (entry.index, entry.global_index, len(entry.payload)) for entry in partition.read(applied + 1, highest + 1)
-    ]
+    unapplied_bytes = 0
+
+    def unapplied() -> Iterator[PartitionEntry]:
+        nonlocal unapplied_bytes
+        for entry in partition.read(applied + 1, highest + 1):
+            unapplied_bytes += len(entry.payload)
+            yield entry
+
+    pending = runs_of(unapplied())
     last = partition.last()
     kept_global = usable.applied_global if usable else 0
     highest_global = last.global_index if last else kept_global
@@ -286,11 +294,11 @@ def _begin(
         snapshot_index=kept,
         snapshot_global=kept_global,
     )
-    parts.watermarks.open(partition.partition_id, progress, [(index, at) for index, at, _ in unapplied])
+    parts.watermarks.open(partition.partition_id, progress, pending)
     parts.dispatcher.record_applied(partition.partition_id, applied)
-    if unapplied:
-        sizes = [(index, size) for index, _, size in unapplied]
-        parts.dispatcher.record_committed(partition.partition_id, sizes, site.clock.now_ns())
+    if pending:
+        now_ns = site.clock.now_ns()
+        parts.dispatcher.record_committed(partition.partition_id, applied + 1, highest, unapplied_bytes, now_ns)
     parts.applier.open(partition, user, applied)
 
 
@@ -316,17 +324,20 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
 
 
 def _pulled(state: PartitionState, low: int, pull: Pull) -> list[PartitionEntry]:
-    """Return some entries from `low` on, up to the snapshot; none if the partition was torn down since."""
+    """Return some entries from `low` on, up to the snapshot; none if nobody has them any more.
+
+    The partition was torn down since, or retention has dropped all that the snapshot knows.
+    """
     try:
-        entries = [one for one in pull(state, low) if one.index <= state.partition_log_index]
+        found = pull(state, low)
     except NotFoundError:
         return []
-    if not entries:
+    if not found:
         message = (
             f"nobody has entries of partition {state.partition_id} from {low} on; try again, or begin this node anew"
         )
         raise UnavailableError(message)
-    return entries
+    return [one for one in found if one.index <= state.partition_log_index]
 
 
 # -- the parent log ---------------------------------------------------------------------------------------
@@ -347,8 +358,8 @@ def _check_base(store: SegmentedLogStore, site: NodeSite) -> None:
 def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:
     """Return the partitions that a committed entry behind the base tears down, and the last such entry of each."""
     entries = _entries(store, store.first_index, commit + 1)
-    ends = ((entry.index, command_of(entry)) for entry in entries if tears_down(entry.data))
-    return {command.partition_id: at for at, command in ends if command and command.action == Action.TEAR_DOWN}
+    ends = (one for one in committed(entry for entry in entries if tears_down(entry.data)) if one.tears_down)
+    return {one.commands[0].partition_id: one.index for one in ends}
 
 
 def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: int, ended: dict[int, int]) -> None:
@@ -356,15 +367,8 @@ def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: in
     low = store.first_index
     while low <= commit:
         entries = store.read(low, commit + 1, _REPLAY_BYTES)
-        if ended:
-            entries = [entry._replace(data=b"") if _is_past(entry, ended) else entry for entry in entries]
-        machine.commit(entries, store.durable_index)
+        machine.route(committed(entries), store.durable_index, ended)
         low = entries[-1].index + 1
-
-
-def _is_past(entry: Entry, ended: dict[int, int]) -> bool:
-    command = command_of(entry)
-    return command is not None and entry.index <= ended.get(command.partition_id, 0)
 
 
 def _entries(store: SegmentedLogStore, low: int, high: int) -> Iterator[Entry]:

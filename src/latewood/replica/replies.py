@@ -23,7 +23,13 @@ class Appended(WireMessage, frozen=True, tag=64):
     """The records are committed: a majority has them on disk."""
 
     id: int
-    sequences: list[int]
+    runs: list[tuple[int, int]]
+    """Their sequences in order, as runs of neighbours: the first, and how many."""
+
+    @property
+    def sequences(self) -> list[int]:
+        """All of them."""
+        return [sequence for start, count in self.runs for sequence in range(start, start + count)]
 
 
 class NotLeader(WireMessage, frozen=True, tag=65):
@@ -149,6 +155,32 @@ class Done(WireMessage, frozen=True, tag=72):
 
 class Cursor(WireMessage, frozen=True, tag=73):
     """Where a reader stands; below 0: there is no such reader."""
+
+    id: int
+    sequence: int
+
+
+class AppendedGroup(WireMessage, frozen=True, tag=74):
+    """How some requests of a group ended.  Others follow under the same id: none waits for another.
+
+    The `id` of an answer is the place of its request in the group.
+    """
+
+    id: int
+    answers: list[Appended | NotLeader | Refused]
+
+
+class Readers(WireMessage, frozen=True, tag=75):
+    """Where the readers of a partition stand, by name."""
+
+    id: int
+    readers: list[tuple[str, int]]
+    next_sequence: int
+    """The number that the next record will get."""
+
+
+class Found(WireMessage, frozen=True, tag=76):
+    """A record's sequence; that of the next to be appended, if there is none."""
 
     id: int
     sequence: int

@@ -12,6 +12,8 @@ REQUEST_WINDOW: Final = 1_024
 """A client never has two requests to a partition in flight whose numbers are so far apart: answers that are older than
 this are forgotten, and so is what would recognize a repetition."""
 CLIENT_ID_BYTES: Final = 16
+PARTITION_MAX: Final = (1 << 63) - 1
+"""The highest partition of a user; those above are the cluster's own."""
 
 
 class WireMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -75,7 +77,7 @@ class SnapshotOutcome(WireMessage, frozen=True, tag=18):
 
 
 class Acknowledged(WireMessage, frozen=True, tag=19):
-    """Everything of every partition up to a global index is applied and flushed here."""
+    """Everything of every partition up to a global index is applied here, and durable in the parent log."""
 
     global_index: int
 
@@ -183,6 +185,46 @@ class SetCursor(WireMessage, frozen=True, tag=42):
     partition: int
     name: str
     sequence: int
+
+
+class PartitionAppend(WireMessage, frozen=True):
+    """What an `Append` says, without what all of a group have in common."""
+
+    partition: int
+    request_id: int
+    payloads: list[bytes]
+
+
+class AppendGroup(WireMessage, frozen=True, tag=43):
+    """Several requests of one client in one message, mostly to as many partitions.
+
+    Each is a request of its own, with its own number, end and answer; they only travel together.
+    """
+
+    id: int
+    client_id: bytes
+    appends: list[PartitionAppend]
+
+
+class GetReaders(WireMessage, frozen=True, tag=44):
+    """Where all named readers of a partition stand."""
+
+    id: int
+    partition: int
+
+
+class FindTime(WireMessage, frozen=True, tag=45):
+    """The first record of a partition at or after a time."""
+
+    id: int
+    partition: int
+    timestamp_ns: int
+
+
+class Probe(WireMessage, frozen=True, tag=46):
+    """Is anybody there?  The transport answers, whatever the node is doing."""
+
+    id: int
 
 
 class FetchSnapshot(WireMessage, frozen=True, tag=48):

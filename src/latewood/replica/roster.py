@@ -80,6 +80,10 @@ class Roster:
     def __contains__(self, partition_id: object) -> bool:
         return partition_id in self._partitions
 
+    def __getitem__(self, partition_id: int) -> PartitionLogStore:
+        """Return a partition that is there."""
+        return self._partitions[partition_id]
+
     def get(self, partition_id: int) -> PartitionLogStore | None:
         """Return a partition, if there is one."""
         return self._partitions.get(partition_id)
@@ -162,6 +166,11 @@ class Roster:
 
     def _path(self, partition_id: int, born: int) -> Path:
         return self._root / f"{partition_id}-{born}"
+
+
+def partition_names(fs: FileSystem, root: Path) -> list[tuple[int, int]]:
+    """Return number and birth of the partitions that have a directory; none of them is opened."""
+    return sorted(filter(None, map(_parsed, fs.list(root)))) if fs.exists(root) else []
 
 
 def _parsed(name: str) -> tuple[int, int] | None:

@@ -8,16 +8,17 @@ Threads: one owns it, and everything that it holds but the workers of the `Appli
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
 
 from latewood.clock import Clock
-from latewood.format.entry import Action, Command, decode_command
+from latewood.format.entry import Action, Command, decode_commands
 from latewood.replica.acks import AckTracker
 from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Alert, Applier, Progress
 from latewood.replica.dispatch import Dispatcher, Load
 from latewood.replica.engine import Entry, EntryKind
-from latewood.replica.machine import MachineFactory, PartitionEntry
+from latewood.replica.machine import MachineFactory, PartitionEntry, Run
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
 from latewood.replica.watermarks import Watermarks
@@ -35,14 +36,39 @@ class Parts(NamedTuple):
     clock: Clock
 
 
-def command_of(entry: Entry) -> Command | None:
-    """Return the command in an entry; None if it is Raft's own.
+_Write: TypeAlias = tuple[int, Command]
+"""A command and the global index of its entry."""
+
+
+class Committed(NamedTuple):
+    """A committed entry of the parent log, decoded."""
+
+    index: int  # type: ignore[assignment] # the word for it; nobody looks for a value in an entry
+    commands: list[Command]
+
+    @property
+    def tears_down(self) -> bool:
+        """Whether it removes a partition; then that is all it does."""
+        return bool(self.commands) and self.commands[0].action == Action.TEAR_DOWN
+
+
+def commands_of(entry: Entry) -> list[Command]:
+    """Return the commands in an entry; none if it is Raft's own.
 
     Raises:
         CorruptError: it is neither.
         UnsupportedVersion: a later program made it.
     """
-    return decode_command(entry.data, offset=entry.index) if entry.kind == EntryKind.NORMAL and entry.data else None
+    return decode_commands(entry.data, offset=entry.index) if entry.kind == EntryKind.NORMAL else []
+
+
+def committed(entries: Iterable[Entry]) -> list[Committed]:
+    """Return committed entries, decoded: for `SegmentedStateMachine.route`.
+
+    Raises:
+        CorruptError, UnsupportedVersion: as `commands_of`.
+    """
+    return [Committed(entry.index, commands_of(entry)) for entry in entries]
 
 
 class SegmentedStateMachine:
@@ -54,29 +80,40 @@ class SegmentedStateMachine:
         self._passed: list[Progress | Alert] = []
         """Progress of partitions whose log is their state, which no worker has told."""
 
-    def commit(self, entries: Sequence[Entry], parent_durable: int) -> None:
+    def commit(self, entries: Iterable[Entry], parent_durable: int) -> None:
+        """Take committed entries on: as `route`, which says what happens."""
+        self.route(committed(entries), parent_durable)
+
+    def route(
+        self, entries: Iterable[Committed], parent_durable: int, ended: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         """Take committed entries on, in order; those that were taken on before are verified and left alone.
 
-        `parent_durable` is how far the parent log is durable here: at least to the last of them.
+        `parent_durable` is how far the parent log is durable here: at least to the last of them.  `ended` are
+        partitions of which it is known that an entry to come tears them down, and which: what is for them until then
+        is for nobody.
 
         Raises:
             Diverged: a partition holds something else; the node must stop.
             DiskFull: there is no room now; the same call again goes on.
             Poisoned: a sync failed; the node must be opened again.
         """
-        self.parts.watermarks.record_parent_durable(max(parent_durable, self.parts.watermarks.parent_durable))
-        run: list[tuple[Entry, Command | None]] = []
+        watermarks = self.parts.watermarks
+        watermarks.record_parent_durable(max(parent_durable, watermarks.parent_durable))
+        writes: list[_Write] = []
+        passed = watermarks.routed
         for entry in entries:
-            if entry.index <= self.parts.watermarks.routed:
+            if entry.index <= watermarks.routed:
                 continue
-            command = command_of(entry)
-            if command and command.action == Action.TEAR_DOWN:
-                self._take_on(run)
-                run = []
-                self._tear_down(command.partition_id, entry.index)
+            if entry.tears_down:
+                self._take_on(writes, passed)
+                writes = []
+                self._tear_down(entry.commands[0].partition_id, entry.index)
             else:
-                run.append((entry, command))
-        self._take_on(run)
+                index = entry.index
+                writes += [(index, command) for command in entry.commands if index > ended.get(command.partition_id, 0)]
+            passed = entry.index
+        self._take_on(writes, passed)
 
     def prepare(self, born: Mapping[int, int]) -> None:
         """Make partitions that committed entries are for, given with the first of those; `commit` them after this.
@@ -133,46 +170,30 @@ class SegmentedStateMachine:
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    def _take_on(self, run: Sequence[tuple[Entry, Command | None]]) -> None:
-        if not run:
+    def _take_on(self, writes: Sequence[_Write], passed: int) -> None:
+        """Take on what is to be written up to the entry `passed`."""
+        if passed <= self.parts.watermarks.routed:
             return
-        placed, requests = self._sorted(run)
-        for partition_id, entries in placed.items():
-            self._existing(partition_id).place(entries)
+        sorted_writes = self._sorted(writes)
+        partitions = self.parts.roster
+        for partition_id, own in sorted_writes.items():
+            _place(partitions[partition_id], own)
         now_ns = self.parts.clock.now_ns()
-        for partition_id, entries in placed.items():
-            self._note(partition_id, entries, now_ns)
-        self.parts.watermarks.record_passed(run[-1][0].index)
-        self.answers.note(requests)  # Not before all is placed: what is tried again is noted once.
-        for partition_id, entries in placed.items():
-            self._offer(partition_id, entries)
+        for partition_id, own in sorted_writes.items():
+            self._note(partition_id, own, now_ns)
+        self.parts.watermarks.record_passed(passed)
+        # Not before all is placed: what is tried again is noted once.
+        self.answers.note(write for own in sorted_writes.values() for write in own)
 
-    def _sorted(
-        self, run: Sequence[tuple[Entry, Command | None]]
-    ) -> tuple[dict[int, list[PartitionEntry]], list[tuple[Command, int]]]:
-        """Return the entries of each partition, which is made if need be, and those that were somebody's request."""
-        placed: dict[int, list[PartitionEntry]] = {}
-        requests: list[tuple[Command, int]] = []
-        born: dict[int, int] = {}
-        for entry, command in run:
-            if command is None:
-                continue
-            partition_id, index = command.partition_id, entry.index
-            if partition_id not in born:
-                born[partition_id] = self._partition(partition_id, index).born
-            if index >= born[partition_id]:  # Else it was for one that was torn down.
-                placed.setdefault(partition_id, []).append(
-                    PartitionEntry(
-                        partition_id, command.partition_log_index, index, command.timestamp_ns, command.payload
-                    )
-                )
-                if command.request:
-                    requests.append((command, index))
-        return placed, requests
-
-    def _existing(self, partition_id: int) -> PartitionLogStore:
-        found = self.parts.roster.get(partition_id)
-        assert found is not None, partition_id
+    def _sorted(self, writes: Sequence[_Write]) -> dict[int, list[_Write]]:
+        """Return the writes to each partition, which is made if need be."""
+        found: dict[int, list[_Write]] = {}
+        for write in writes:
+            own = found.get(write[1].partition_id)
+            if own is not None:
+                own.append(write)
+            elif write[0] >= self._partition(write[1].partition_id, write[0]).born:  # Else for one torn down.
+                found[write[1].partition_id] = [write]
         return found
 
     def _partition(self, partition_id: int, global_index: int) -> PartitionLogStore:
@@ -184,26 +205,23 @@ class SegmentedStateMachine:
         self.parts.applier.open(made, self.parts.factory(partition_id), 0)
         return made
 
-    def _note(self, partition_id: int, entries: Sequence[PartitionEntry], now_ns: int) -> None:
+    def _note(self, partition_id: int, writes: Sequence[_Write], now_ns: int) -> None:
+        """Let watermarks, acknowledgements and backlogs know what was placed, then the machine."""
         parts = self.parts
-        places = [(entry.index, entry.global_index) for entry in entries]
-        parts.watermarks.record_routed(partition_id, places)
-        parts.acks.landed(partition_id, places)
-        if not parts.applier.machine(
-            partition_id
-        ).log_is_state:  # Else they are applied at once, and that says as much.
-            sizes = [(entry.index, len(entry.payload)) for entry in entries]
-            parts.dispatcher.record_committed(partition_id, sizes, now_ns)
-
-    def _offer(self, partition_id: int, entries: Sequence[PartitionEntry]) -> None:
-        if self.parts.applier.machine(partition_id).log_is_state:  # It has them: that is all there is to apply.
-            self._applied(partition_id, entries[-1].index)
-            self._passed.append(Progress(partition_id, entries[-1].index))
+        runs = [Run(command.partition_log_index, command.last_index, index) for index, command in writes]
+        last = runs[-1].last
+        log_is_state = parts.applier.machine(partition_id).log_is_state
+        parts.watermarks.record_routed(partition_id, runs, applied=log_is_state)
+        parts.acks.landed(partition_id, runs)
+        if log_is_state:  # The log has them: that is all there is to apply.
+            parts.dispatcher.record_applied(partition_id, last)
+            self._passed.append(Progress(partition_id, last))
             return
-        adds = Load(len(entries), sum(len(entry.payload) for entry in entries))
-        queued = self.parts.applier.queued(partition_id)
-        keep = self.parts.dispatcher.may_queue(queued, adds)
-        self.parts.applier.offer(partition_id, entries, keep=keep)
+        size = sum(len(payload) for _, command in writes for payload in command.payloads)
+        parts.dispatcher.record_committed(partition_id, runs[0].first, last, size, now_ns)
+        entries = _entries(writes)
+        keep = parts.dispatcher.may_queue(parts.applier.queued(partition_id), Load(len(entries), size))
+        parts.applier.offer(partition_id, entries, keep=keep)
 
     def _applied(self, partition_id: int, index: int) -> None:
         self.parts.watermarks.record_applied(partition_id, index)
@@ -217,6 +235,23 @@ class SegmentedStateMachine:
             forget_everywhere(self.parts, [partition_id])
         self.answers.forget(partition_id, global_index)
         self.parts.watermarks.record_passed(global_index)
+
+
+def _place(partition: PartitionLogStore, writes: Sequence[_Write]) -> None:
+    """Write what is new of writes to one partition, in order."""
+    for at, (index, command) in enumerate(writes):
+        _, first, payloads, timestamp_ns, _, _ = command
+        if not partition.place_run(first, index, timestamp_ns, payloads):
+            partition.place(_entries(writes[at:]))
+            return
+
+
+def _entries(writes: Iterable[_Write]) -> list[PartitionEntry]:
+    return [
+        PartitionEntry(command.partition_id, at, index, command.timestamp_ns, payload)
+        for index, command in writes
+        for at, payload in enumerate(command.payloads, command.partition_log_index)
+    ]
 
 
 def forget_everywhere(parts: Parts, partition_ids: Iterable[int]) -> None:

@@ -142,6 +142,10 @@ class ApplySchedule:
         """Say whether a partition waits for somebody to resume it."""
         return partition_id in self._turns and self._turns[partition_id].is_paused
 
+    def is_idle(self) -> bool:
+        """Say whether no partition is at work or has its turn."""
+        return not any(turn.is_running or turn.is_queued for turn in self._turns.values())
+
     def next_due_ns(self) -> int | None:
         """Return when the next attempt is due; a time in the past if somebody is ready now."""
         if any(self._turns[one].is_queued for one in self._ready if one in self._turns):

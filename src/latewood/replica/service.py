@@ -6,15 +6,17 @@ Owned by the event loop's thread.  Reading is done by threads: a cold disk must 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
 
 from latewood.clock import Clock
 from latewood.errors import (
+    CorruptError,
     DataLost,
     LatewoodError,
     NotFoundError,
@@ -25,17 +27,18 @@ from latewood.errors import (
 )
 from latewood.fs import FileSystem
 from latewood.limits import MiB, check_name
+from latewood.log import Log
 from latewood.replica.config import NodeConfig
 from latewood.replica.connection import Connection
 from latewood.replica.core import Core
 from latewood.replica.directory import (
     DIRECTORY_PARTITION,
     Change,
-    DirectoryMachine,
     ReaderPosition,
     encode_change,
 )
-from latewood.replica.figures import partition_infos, status_of
+from latewood.replica.figures import directory_of, first_sequence, partition_infos, status_of
+from latewood.replica.grouping import AppendAnswer, GroupReplies, sequence_runs
 from latewood.replica.membership import change_members, transfer_leader
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.recovery import NodeLayout
@@ -44,21 +47,27 @@ from latewood.replica.replies import (
     Code,
     Cursor,
     Done,
+    Found,
     Partitions,
     Reached,
+    Readers,
     Records,
     Refused,
     WireRecord,
 )
 from latewood.replica.requests import (
     CLIENT_ID_BYTES,
+    PARTITION_MAX,
     Append,
+    AppendGroup,
     Barrier,
     ChangeMembers,
     FetchRecords,
     FetchSnapshot,
+    FindTime,
     GetCursor,
     GetPartitions,
+    GetReaders,
     GetStatus,
     Read,
     Resume,
@@ -68,7 +77,7 @@ from latewood.replica.requests import (
 )
 from latewood.replica.transfer import chunks_from, records_from
 from latewood.replica.wire import Reply, Request
-from latewood.replica.writing import PARTITION_MAX, Answer, WriteRequest, overloaded
+from latewood.replica.writing import Answer, Answering, WriteRequest, overloaded
 
 _READ_POINT_S: Final = 5.0
 _READ_RECORDS_MAX: Final = 65_536
@@ -120,6 +129,8 @@ class Service:
             Resume: self._resume,
             GetCursor: self._get_cursor,
             SetCursor: self._set_cursor,
+            GetReaders: self._get_readers,
+            FindTime: self._find_time,
             FetchSnapshot: self._fetch_snapshot,
             FetchRecords: self._fetch_records,
         }
@@ -131,7 +142,11 @@ class Service:
             reason = "the node is opening its storage; try again, or ask another"
             connection.send(Refused(request.id, "unavailable", reason, retryable=True))
         elif isinstance(request, Append):
-            self._append(core, connection, request)
+            answer = partial(self._answered, connection.send, request.id)
+            write = WriteRequest(request.partition, request.client_id, request.request_id, request.payloads)
+            self._append(core, write, answer)
+        elif isinstance(request, AppendGroup):
+            self._append_group(core, connection, request)
         else:
             task = asyncio.get_running_loop().create_task(self._answer(core, connection, request))
             self._tasks.add(task)
@@ -144,11 +159,13 @@ class Service:
                 if not future.done():
                     future.set_result(None)
 
-    async def change_directory(self, core: Core, change: Change) -> Reply | None:
+    async def change_directory(self, core: Core, *changes: Change) -> Reply | None:
         """Have all nodes know something; return why not."""
         done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._request_id += 1
-        request = WriteRequest(DIRECTORY_PARTITION, self._client_id, self._request_id, [encode_change(change)])
+        request = WriteRequest(
+            DIRECTORY_PARTITION, self._client_id, self._request_id, [encode_change(one) for one in changes]
+        )
         core.append(request, lambda answer: None if done.done() else done.set_result(answer))
         answer = await done
         if isinstance(answer, list):
@@ -166,20 +183,25 @@ class Service:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def _append(self, core: Core, connection: Connection, request: Append) -> None:
-        if not 0 <= request.partition <= PARTITION_MAX:
-            reason = f"partitions have numbers from 0 to {PARTITION_MAX}, not {request.partition}"
-            connection.send(Refused(request.id, "usage", reason, retryable=False, partition=request.partition))
-            return
-        write = WriteRequest(request.partition, request.client_id, request.request_id, request.payloads)
-        core.append(write, partial(self._appended, connection, request.id))
+    def _append(self, core: Core, write: WriteRequest, answering: Answering) -> None:
+        if 0 <= write.partition <= PARTITION_MAX:
+            core.append(write, answering)
+        else:
+            reason = f"partitions have numbers from 0 to {PARTITION_MAX}, not {write.partition}"
+            answering(Refused(0, "usage", reason, retryable=False, partition=write.partition))
 
-    def _appended(self, connection: Connection, number: int, answer: Answer) -> None:
+    def _append_group(self, core: Core, connection: Connection, request: AppendGroup) -> None:
+        replies = GroupReplies(request.id, connection.send)
+        for place, part in enumerate(request.appends):
+            write = WriteRequest(part.partition, request.client_id, part.request_id, part.payloads)
+            self._append(core, write, partial(self._answered, replies.add, place))
+
+    def _answered(self, send: Callable[[AppendAnswer], None], number: int, answer: Answer) -> None:
         if isinstance(answer, list):
-            connection.send(Appended(number, [index - 1 for index in answer]))
+            send(Appended(number, sequence_runs(answer)))
         else:
             self.refused_count += isinstance(answer, Refused)
-            connection.send(msgspec.structs.replace(answer, id=number))
+            send(msgspec.structs.replace(answer, id=number))
 
     async def _tear_down(self, core: Core, _: Connection, request: TearDown) -> Reply:
         if not 0 <= request.partition <= PARTITION_MAX:
@@ -194,12 +216,30 @@ class Service:
     async def _answer(self, core: Core, connection: Connection, request: Request) -> None:
         try:
             reply = await self._answers[type(request)](core, connection, request)
+        except CorruptError:
+            reply = await self._after_damage(core, connection, request)
         except LatewoodError as error:
             reply = refusal_of(request.id, error)
+            if core.is_closed and core is not self._node.core:  # Whatever it is, it is of storage that was let go.
+                reason = "the node has opened its storage anew; try again"
+                reply = Refused(request.id, "unavailable", reason, retryable=True)
         except Exception as error:  # The top of a request: whoever asked must hear of it.
             _logger.exception("a %s could not be answered", type(request).__name__)
             reply = Refused(request.id, "failed", f"{type(error).__name__}: {error}", retryable=False)
         connection.send(reply)
+
+    async def _after_damage(self, core: Core, connection: Connection, request: Request) -> Reply:
+        """Look again, because what is removed while it is read may look damaged; if it is, the node stops.
+
+        Others have the same records, so whoever asks is told to ask another.
+        """
+        try:
+            return await self._answers[type(request)](core, connection, request)
+        except CorruptError as error:
+            core.fail(error)
+            return Refused(request.id, "unavailable", f"the node stops, its files are damaged: {error}", retryable=True)
+        except LatewoodError as error:
+            return refusal_of(request.id, error)
 
     async def _read(self, core: Core, _: Connection, request: Read) -> Reply:
         if not request.stale:
@@ -217,7 +257,8 @@ class Service:
             await self._moved(request.partition, left_s)
         if partition is None:
             return Records(request.id, [], 0, 0)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, _records, partition, request)
+        first = first_sequence(core, partition)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _records, partition, first, request)
 
     async def _moved(self, partition_id: int, timeout_s: float) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -246,8 +287,10 @@ class Service:
             if not core.is_leading:
                 return msgspec.structs.replace(core.not_leader(), id=request.id)
             await core.read_point(_READ_POINT_S)
+            await core.ours()
             target = core.parts.watermarks.routed
-        await core.barriers.wait(request.client or "anybody", target, request.partitions, request.timeout_ms / 1_000)
+        partitions = request.partitions or core.parts.watermarks.partitions
+        await core.barriers.wait(request.client or "anybody", target, partitions, request.timeout_ms / 1_000)
         return Reached(request.id, target)
 
     async def _change_members(self, core: Core, _: Connection, request: ChangeMembers) -> Reply:
@@ -266,17 +309,40 @@ class Service:
     async def _get_cursor(self, core: Core, _: Connection, request: GetCursor) -> Reply:
         if not core.is_leading:
             return msgspec.structs.replace(core.not_leader(), id=request.id)
+        position = (await _readers(core)).get((request.partition, request.name))
+        return Cursor(request.id, position.sequence if position else -1)
+
+    async def _get_readers(self, core: Core, _: Connection, request: GetReaders) -> Reply:
+        if not core.is_leading:
+            return msgspec.structs.replace(core.not_leader(), id=request.id)
+        readers = await _readers(core)
+        await core.ours()
+        partition = core.parts.roster.get(request.partition)
+        found = sorted((name, at.sequence) for (owner, name), at in readers.items() if owner == request.partition)
+        return Readers(request.id, found, partition.next_index - 1 if partition else 0)
+
+    async def _find_time(self, core: Core, _: Connection, request: FindTime) -> Reply:
+        if not core.is_leading:
+            return msgspec.structs.replace(core.not_leader(), id=request.id)
         await core.read_point(_READ_POINT_S)
-        await core.barriers.wait("directory", core.parts.watermarks.routed, [DIRECTORY_PARTITION], _READ_POINT_S)
-        machine = directory_of(core)
-        at = machine.readers.get((request.partition, request.name), -1) if machine else -1
-        return Cursor(request.id, at)
+        await core.ours()
+        partition = core.parts.roster.get(request.partition)
+        if partition is None:
+            return Found(request.id, 0)
+        path, loop = partition.path, asyncio.get_running_loop()
+        found = await loop.run_in_executor(self._threads, _found, self._node.fs, path, request.timestamp_ns)
+        return Found(request.id, max(found, first_sequence(core, partition)))
 
     async def _set_cursor(self, core: Core, _: Connection, request: SetCursor) -> Reply:
         check_name(request.name, "reader")
         if not core.is_leading:
             return msgspec.structs.replace(core.not_leader(), id=request.id)
-        refused = await self.change_directory(core, ReaderPosition(request.partition, request.name, request.sequence))
+        await core.ours()
+        partition = core.parts.roster.get(request.partition)
+        is_here = partition is not None and request.sequence < partition.next_index  # Else it read an earlier life.
+        born = partition.born if partition and is_here else 0
+        position = ReaderPosition(request.partition, request.name, request.sequence, born)
+        refused = await self.change_directory(core, position)
         return Done(request.id) if refused is None else msgspec.structs.replace(refused, id=request.id)
 
     async def _fetch_snapshot(self, _: Core, connection: Connection, request: FetchSnapshot) -> Reply:
@@ -303,17 +369,22 @@ def refusal_of(number: int, error: LatewoodError) -> Refused:
     return Refused(number, code, str(error), retryable=isinstance(error, UnavailableError))
 
 
-def directory_of(core: Core) -> DirectoryMachine | None:
-    """Return the machine of the cluster's own partition, if it has one yet."""
-    if core.parts.roster.get(DIRECTORY_PARTITION) is None:
-        return None
-    machine = core.parts.applier.machine(DIRECTORY_PARTITION)
-    assert isinstance(machine, DirectoryMachine)
-    return machine
+async def _readers(core: Core) -> Mapping[tuple[int, str], ReaderPosition]:
+    """Return where all readers stand, after everything that was acknowledged before the call."""
+    await core.read_point(_READ_POINT_S)
+    await core.ours()
+    await core.barriers.wait("directory", core.parts.watermarks.routed, [DIRECTORY_PARTITION], _READ_POINT_S)
+    machine = directory_of(core)
+    return machine.readers if machine else {}
 
 
-def _records(partition: PartitionLogStore, request: Read) -> Records:
-    first, following = partition.first_index - 1, partition.next_index - 1
+def _found(fs: FileSystem, path: Path, timestamp_ns: int) -> int:
+    with Log.open(path, mode="r", fs=fs) as log:  # Beside the writer, whose thread this is not.
+        return log.find_timestamp(timestamp_ns)
+
+
+def _records(partition: PartitionLogStore, first: int, request: Read) -> Records:
+    following = partition.next_index - 1
     if request.start < first:
         raise DataLost(request.start, first)
     records, size = list[WireRecord](), 0

@@ -306,15 +306,15 @@ def take_snapshot(
 ) -> Snapshot:
     """Write a snapshot of all partitions at the parent entry that was routed last; return it for the parent log.
 
-    Nothing is routed meanwhile, so all partitions stand at one parent index.  They are flushed first.  If there is one
+    Nothing is routed meanwhile, so all partitions stand at one parent index; what machines have done was collected
+    before, by whoever tells others of it.  Partitions are flushed first.  If there is one
     at that index already, such as one that a crash kept from being used, it is not written again.
 
     Raises:
-        UnavailableError: a partition has not applied all that it was given; try again when it has.
+        UnavailableError: a partition has not applied all that it was given, or its machine hangs; try again later.
         UsageError: nothing was ever routed.
     """
     marks = machine.parts.watermarks
-    machine.collect()
     index = marks.routed
     if not index:
         raise UsageError("there is nothing to snapshot yet")
@@ -337,27 +337,15 @@ def _write_snapshot(machine: SegmentedStateMachine, writer: SnapshotWriter, conf
         writer.parent(conf)
         for partition in _routed(machine):
             progress = parts.watermarks[partition.partition_id]
-            with parts.applier.exclusive(partition.partition_id) as (user, _):
-                is_log = user.log_is_state
+            is_log = parts.applier.machine(partition.partition_id).log_is_state
+            with parts.applier.snapshot(partition.partition_id) as pieces:
                 at = (partition.partition_id, partition.born, progress.applied_index, progress.applied_global)
                 answers = machine.answers[partition.partition_id].encode()
-                writer.partition(PartitionState(*at, is_log, 0), () if is_log else user.snapshot(), answers)
+                writer.partition(PartitionState(*at, is_log, 0), pieces, answers)
         writer.finish()
     except BaseException:
         writer.abandon()
         raise
-
-
-def compact_partitions(machine: SegmentedStateMachine, parent_base: int) -> None:
-    """Drop of the partitions' logs what is in a snapshot at or below the parent's base.
-
-    A log that is its partition's state stays as it is: its retention is another matter.
-    """
-    for partition in _routed(machine):
-        progress = machine.parts.watermarks[partition.partition_id]
-        user = machine.parts.applier.machine(partition.partition_id)
-        if not user.log_is_state and progress.snapshot_global <= parent_base:
-            partition.compact(progress.snapshot_index)
 
 
 def _routed(machine: SegmentedStateMachine) -> list[PartitionLogStore]:

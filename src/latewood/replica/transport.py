@@ -1,8 +1,9 @@
 """The transport: who may talk to this node, and the links to the others.
 
 A node connects to every other one and sends its messages there; what the other has to say comes over the other's own
-link.  A link that breaks is made again, with pauses that grow.  What is sent while it is down, or while too much waits,
-is lost: Raft repeats.  Requests between nodes go over the same links, and their replies come back.
+link.  A link that breaks, or on which nobody answers, is made again, with pauses that grow.  What is sent while it is
+down, or while too much waits, is lost: Raft repeats.  Requests between nodes go over the same links, and their replies
+come back.
 
 Mutual TLS 1.3 everywhere, and a node's id is what its certificate says; plain text only between loopback addresses.
 
@@ -18,7 +19,8 @@ from latewood.errors import UnavailableError
 from latewood.replica.addresses import check_loopback
 from latewood.replica.connection import Connection
 from latewood.replica.link import Identity, Link
-from latewood.replica.requests import VERSION, Hello, Rejected, Welcome
+from latewood.replica.replies import Done
+from latewood.replica.requests import VERSION, Hello, Probe, Rejected, Welcome
 from latewood.replica.tls import Credentials, client_context, node_id_of, server_context
 from latewood.replica.wire import Message, Peer, Reply, Request
 
@@ -135,6 +137,8 @@ class Transport:
     def _take(self, connection: Connection, message: Message) -> None:
         if not connection.is_greeted:
             self._greet(connection, message)
+        elif isinstance(message, Probe):
+            connection.send(Done(message.id))
         elif isinstance(message, Request):
             self._handler.on_request(connection, message)
         elif isinstance(message, Peer) and connection.node_id:

@@ -16,7 +16,7 @@ from latewood.fs import FileSystem
 from latewood.fs.atomic import replace_file
 from latewood.limits import check_name
 from latewood.replica.certificates import Names, authority_names, client_names, node_names
-from latewood.replica.client_options import PORT_MAX, Address
+from latewood.replica.client.options import PORT_MAX, Address
 from latewood.replica.tls import Credentials
 
 CLUSTER_FILE: Final = "cluster.toml"

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from latewood.replica.machine import Run
+
 
 @dataclass(slots=True, kw_only=True)
 class PartitionProgress:
@@ -47,8 +49,8 @@ class PartitionProgress:
 @dataclass(slots=True)
 class _Tracked:
     progress: PartitionProgress
-    pending: deque[tuple[int, int]] = field(default_factory=deque)
-    """(partition index, global index) of what is routed and not applied, oldest first."""
+    pending: deque[Run] = field(default_factory=deque)
+    """What is routed and not wholly applied, oldest first."""
     unflushed_global: int | None = None
     """Of the oldest entry that the partition's own log may lose."""
 
@@ -83,7 +85,7 @@ class Watermarks:
 
     # -- what happened ------------------------------------------------------------------------------------
 
-    def open(self, partition_id: int, progress: PartitionProgress, pending: Iterable[tuple[int, int]] = ()) -> None:
+    def open(self, partition_id: int, progress: PartitionProgress, pending: Iterable[Run] = ()) -> None:
         """Begin with a partition where recovery found it; `pending` is what it holds and has not applied."""
         self._partitions[partition_id] = _Tracked(progress, deque(pending))
 
@@ -96,28 +98,36 @@ class Watermarks:
         assert index >= self.routed, "what was routed is committed, and stays"
         self.parent_durable = index
 
-    def record_routed(self, partition_id: int, places: Sequence[tuple[int, int]]) -> None:
+    def record_routed(self, partition_id: int, runs: Sequence[Run], *, applied: bool = False) -> None:
         """Note that committed entries, durable in the parent log, were written to a partition, before `record_passed`.
 
-        A place is (partition index, global index).  Those that are known already change nothing.
+        Those that are known already change nothing.  With `applied`, the partition's log is its state, so that they
+        are applied, too.
         """
         tracked = self._partitions.get(partition_id)
         if tracked is None:
             tracked = self._partitions[partition_id] = _Tracked(PartitionProgress())
         progress = tracked.progress
-        fresh = [place for place in places if place[0] > progress.highest_index]
+        highest = progress.highest_index
+        fresh = runs if runs[0].last > highest else [run for run in runs if run.last > highest]
         if not fresh:
             return
-        index, global_index = fresh[-1]
-        assert self.routed < fresh[0][1], (self.routed, fresh[0])
+        for run in fresh:
+            assert run.first <= highest + 1, (progress, run)
+            highest = run.last
+        global_index = fresh[-1].global_index
+        assert self.routed < fresh[0].global_index, (self.routed, fresh[0])
         assert global_index <= self.parent_durable, "what is routed is durable in the parent log"
-        assert index - progress.highest_index == len(fresh), (progress, fresh[0], index)
-        progress.highest_index = progress.durable_index = index
+        progress.highest_index = progress.durable_index = highest
         progress.highest_global = progress.durable_global = global_index
+        if applied:
+            assert not tracked.pending, "a log has nothing to apply"
+            progress.applied_index, progress.applied_global = highest, global_index
+        else:
+            tracked.pending.extend(fresh)
         progress.check()
-        tracked.pending.extend(fresh)
         if tracked.unflushed_global is None:
-            tracked.unflushed_global = fresh[0][1]
+            tracked.unflushed_global = fresh[0].global_index
 
     def record_passed(self, index: int) -> None:
         """Note that every parent entry up to `index` was handed to its partition, or is for none."""
@@ -138,8 +148,11 @@ class Watermarks:
         tracked = self._partitions[partition_id]
         progress = tracked.progress
         assert index <= progress.durable_index, (index, progress)
-        while tracked.pending and tracked.pending[0][0] <= index:
-            progress.applied_global = tracked.pending.popleft()[1]
+        pending = tracked.pending
+        while pending and pending[0].last <= index:
+            passed = pending.popleft().global_index
+            if not pending or pending[0].global_index != passed:  # Else a part of that entry is to come.
+                progress.applied_global = passed
         progress.applied_index = max(progress.applied_index, index)
         progress.check()
 
@@ -159,11 +172,11 @@ class Watermarks:
     def applied_through(self, partition_id: int) -> int:
         """Return the global index up to which nothing of a partition is outstanding."""
         tracked = self._partitions.get(partition_id)
-        return min(self.routed, tracked.pending[0][1] - 1) if tracked and tracked.pending else self.routed
+        return min(self.routed, tracked.pending[0].global_index - 1) if tracked and tracked.pending else self.routed
 
     def applied_floor(self) -> int:
         """Return the global index up to which all partitions have applied everything."""
-        oldest = [tracked.pending[0][1] - 1 for tracked in self._partitions.values() if tracked.pending]
+        oldest = [tracked.pending[0].global_index - 1 for tracked in self._partitions.values() if tracked.pending]
         return min([self.routed, *oldest])
 
     def flushed_floor(self) -> int:

@@ -7,7 +7,8 @@ it may not change or remove any.  A kind that is not known, a frame beyond its c
 
 The one who connects says `Hello`, the other `Welcome` or `Rejected`; until then a frame has at most
 `GREETING_BYTES_MAX`.  After that a node sends `Peer` messages, which have no answer; and both nodes and clients send
-requests, each with an `id` of the sender's choice, which comes back in its reply.  Replies come in any order.
+requests, each with an `id` of the sender's choice, which comes back in its reply.  Replies come in any order.  Each
+request has one, but for an `AppendGroup`: its parts may be answered in several.
 
 A sequence is the record's number in its partition, from 0 on: its partition_log_index is one more.
 """
@@ -21,13 +22,16 @@ from latewood.errors import LatewoodError
 from latewood.limits import KiB, MiB
 from latewood.replica.replies import (
     Appended,
+    AppendedGroup,
     Cursor,
     Done,
+    Found,
     Members,
     NotLeader,
     PartitionRecords,
     Partitions,
     Reached,
+    Readers,
     Records,
     Refused,
     SnapshotChunks,
@@ -36,14 +40,18 @@ from latewood.replica.replies import (
 from latewood.replica.requests import (
     Acknowledged,
     Append,
+    AppendGroup,
     Barrier,
     ChangeMembers,
     FetchRecords,
     FetchSnapshot,
+    FindTime,
     GetCursor,
     GetPartitions,
+    GetReaders,
     GetStatus,
     Hello,
+    Probe,
     RaftMessages,
     Read,
     Rejected,
@@ -71,6 +79,7 @@ Greeting: TypeAlias = Hello | Welcome | Rejected
 Peer: TypeAlias = RaftMessages | SnapshotOffer | SnapshotOutcome | Acknowledged
 Request: TypeAlias = (
     Append
+    | AppendGroup
     | Read
     | GetStatus
     | GetPartitions
@@ -81,11 +90,14 @@ Request: TypeAlias = (
     | Resume
     | GetCursor
     | SetCursor
+    | GetReaders
+    | FindTime
     | FetchSnapshot
     | FetchRecords
 )
 Reply: TypeAlias = (
     Appended
+    | AppendedGroup
     | NotLeader
     | Refused
     | Records
@@ -95,10 +107,12 @@ Reply: TypeAlias = (
     | Members
     | Done
     | Cursor
+    | Readers
+    | Found
     | SnapshotChunks
     | PartitionRecords
 )
-Message: TypeAlias = Greeting | Peer | Request | Reply
+Message: TypeAlias = Greeting | Peer | Request | Probe | Reply
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)

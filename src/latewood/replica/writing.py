@@ -1,4 +1,6 @@
-"""Writing as a leader: a request becomes entries, once, and is answered when they are committed.
+"""Writing as a leader: a request becomes commands, once, and is answered when they are committed.
+
+Mostly one; a large request is cut, so that no entry is large.
 
 A request that is on its way, or was carried out before, is recognized and not done again.  The indices of its records
 are reserved before Raft sees them.  Owned by the event loop's thread, and by it only while the partitions are its own.
@@ -6,18 +8,17 @@ are reserved before Raft sees them.  Owned by the event loop's thread, and by it
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from latewood.clock import Clock
 from latewood.errors import Overloaded
 from latewood.format.entry import Action, Command, encode_command
-from latewood.replica.answers import CLIENTS_MAX, RequestName
+from latewood.replica.answers import CLIENTS_MAX, Answers, request_name
+from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_RECORDS_MAX
+from latewood.replica.dispatch import chunks
 from latewood.replica.replies import NotLeader, Refused
 from latewood.replica.requests import CLIENT_ID_BYTES
 from latewood.replica.routing import SegmentedStateMachine
-
-PARTITION_MAX: Final = (1 << 63) - 1
-"""The highest partition of a user; those above are the cluster's own."""
 
 Answer: TypeAlias = list[int] | NotLeader | Refused
 """The indices of the records, or why there are none."""
@@ -41,9 +42,17 @@ class Pending:
     key: tuple[int, bytes, int]
     indices: list[int]
     missing: int
+    """Commands that are not committed yet."""
     first_index: int
     """The first that was reserved for it; 0 of a teardown."""
     answerings: list[Answering] = field(default_factory=list)
+
+    def join(self, answering: Answering) -> None:
+        """Answer a repetition with the first, or at once if that was answered and only the partitions do not know."""
+        if self.missing:
+            self.answerings.append(answering)
+        else:
+            answering(self.indices)
 
     def answer(self, answer: Answer) -> None:
         """Tell everybody who asked."""
@@ -64,7 +73,7 @@ class Writer:
         self._machine, self._clock, self._propose = machine, clock, propose
         self._payload_bytes_max = payload_bytes_max
         self._pending: dict[tuple[int, bytes, int], Pending] = {}
-        self._tearing_down: set[int] = set()
+        self._tearing_down: dict[int, Pending] = {}
         self._settled: list[Pending] = []
         """Answered, and not yet known to the partitions: a repetition must still be recognized."""
 
@@ -74,47 +83,55 @@ class Writer:
         key = (partition, client_id, request_id)
         pending = self._pending.get(key)
         if pending is not None:
-            pending.answerings.append(answering)
+            pending.join(answering)
             return
         answers = self._machine.answers[partition]
         known = answers.find(client_id, request_id)
-        refused = self._refusal(request, known)
-        if refused or known is None:
-            answering(refused or [])
-            return
-        if len(known) >= len(payloads):
+        if known and len(known) >= len(payloads):  # Whatever is to be said against it, it was done.
             answering(known)
             return
+        refused = self._refusal(request, known)
+        if refused or (not known and not payloads):
+            answering(refused or [])
+            return
+        assert known is not None
         now_ns = self._clock.now_ns()
-        if answers.is_full(client_id, now_ns):
+        if answers.is_full(client_id, now_ns, self._coming(partition, answers)):
             answering(overloaded(Overloaded(partition, "clients", CLIENTS_MAX + 1, CLIENTS_MAX)))
             return
-        rest = payloads[len(known) :]
+        rest = payloads[len(known) :] if known else payloads
+        sizes = [len(payload) for payload in rest]
+        size = sum(sizes)
         try:
-            indices = self._machine.parts.dispatcher.admit(partition, [len(payload) for payload in rest], now_ns)
+            indices = self._machine.parts.dispatcher.admit(partition, len(rest), size, now_ns)
         except Overloaded as error:
             answering(overloaded(error))
             return
-        pending = self._pending[key] = Pending(key, [*known, *indices], len(rest), indices[0], [answering])
-        place = len(known)
-        for index, payload in zip(indices, rest, strict=True):
-            name = RequestName(client_id, request_id, place).encode()
-            self._propose(encode_command(Command(partition, index, payload, now_ns, name)), pending)
-            place += 1
+        first, name = indices[0], request_name(client_id, request_id)
+        pending = self._pending[key] = Pending(key, [*known, *indices], 1, first, [answering])
+        if size <= ENTRY_BYTES_MAX and len(rest) <= ENTRY_RECORDS_MAX:
+            self._propose(encode_command(Command(partition, first, rest, now_ns, name)), pending)
+            return
+        parts = list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
+        pending.missing = len(parts)
+        for part in parts:
+            records = rest[part.start : part.stop]
+            self._propose(encode_command(Command(partition, first + part.start, records, now_ns, name)), pending)
 
     def tear_down(self, partition: int, answering: Answering) -> None:
         """Remove a partition.  Until that is done it takes no records: theirs would be numbers of the old one."""
         if self._machine.parts.roster.get(partition) is None:
             answering(Refused(0, "not_found", f"there is no partition {partition}", retryable=False))
             return
-        pending = Pending((partition, b"", 0), [], 1, 0, [answering])
-        self._tearing_down.add(partition)
-        self._propose(
-            encode_command(Command(partition, 0, b"", self._clock.now_ns(), action=Action.TEAR_DOWN)), pending
-        )
+        under_way = self._tearing_down.get(partition)
+        if under_way is not None:
+            under_way.join(answering)
+            return
+        pending = self._tearing_down[partition] = Pending((partition, b"", 0), [], 1, 0, [answering])
+        self._propose(encode_command(Command(partition, 0, (), self._clock.now_ns(), action=Action.TEAR_DOWN)), pending)
 
-    def settle(self, done: Iterable[tuple[Pending, int]], lost: Iterable[Pending], *, routed: bool) -> None:
-        """Take note of entries that are committed, and of those of which nobody knows.
+    def settle(self, done: Iterable[tuple[Pending, int]], *, routed: bool) -> None:
+        """Take note of entries that are committed.
 
         `routed`: whether the partitions have them; if not, call `forget_settled` when they do.
         """
@@ -125,7 +142,6 @@ class Writer:
                 self._settled.append(pending)
         if routed:
             self.forget_settled()
-        self.lose(lost)
 
     def forget_settled(self) -> None:
         """Forget what was answered: the partitions know of it by now."""
@@ -149,6 +165,12 @@ class Writer:
             self._withdraw(pending)
             pending.answer(answer)
 
+    def _coming(self, partition: int, answers: Answers) -> int:
+        """Return how many clients that a partition does not know are on their way to it; 0 if it has room for all."""
+        if len(answers) + len(self._pending) < CLIENTS_MAX:
+            return 0
+        return len({key[1] for key in self._pending if key[0] == partition and key[1] not in answers})
+
     def _withdraw(self, pending: Pending) -> None:
         if pending.first_index:
             self._machine.parts.dispatcher.withdraw(pending.key[0], pending.first_index)
@@ -156,7 +178,7 @@ class Writer:
     def _forget(self, pending: Pending) -> None:
         self._pending.pop(pending.key, None)
         if not pending.first_index:
-            self._tearing_down.discard(pending.key[0])
+            self._tearing_down.pop(pending.key[0], None)
 
     def _refusal(self, request: WriteRequest, known: list[int] | None) -> Refused | None:
         partition, client_id, request_id, payloads = request
@@ -169,7 +191,8 @@ class Writer:
         largest = max(map(len, payloads), default=0)
         if largest > self._payload_bytes_max:
             reason = f"a payload of {largest:,} bytes, at most {self._payload_bytes_max:,} are taken here"
-            return Refused(0, "too_large", reason, retryable=False, partition=partition)
+            bound = self._payload_bytes_max
+            return Refused(0, "too_large", reason, retryable=False, partition=partition, value=largest, bound=bound)
         if partition in self._tearing_down:
             reason = f"partition {partition} is being removed"
             return Refused(0, "unavailable", reason, retryable=True, partition=partition)

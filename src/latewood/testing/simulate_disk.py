@@ -162,14 +162,15 @@ class ModelPartition:
         return self.placed[0].index if self.placed else 0
 
     def place(self, command: Command, index: int, *, verifies: bool = True) -> None:
-        """Put a committed record in its place, or find it there already."""
-        placed, at = Placed(operation_in(command.payload), index), command.partition_log_index
-        if at > len(self.placed) + 1:
-            raise Violation(f"record {at} of partition {command.partition_id} comes after {len(self.placed)}")
-        if at == len(self.placed) + 1:
-            self.placed.append(placed)
-        elif verifies and self.placed[at - 1] != placed:
-            raise Violation(f"another record stands at {command} of entry {index}")
+        """Put committed records in their places, or find them there already."""
+        for at, payload in enumerate(command.payloads, command.partition_log_index):
+            placed = Placed(operation_in(payload), index)
+            if at > len(self.placed) + 1:
+                raise Violation(f"record {at} of partition {command.partition_id} comes after {len(self.placed)}")
+            if at == len(self.placed) + 1:
+                self.placed.append(placed)
+            elif verifies and self.placed[at - 1] != placed:
+                raise Violation(f"another record stands at {at} of {command} of entry {index}")
 
     def sync(self) -> None:
         """Make the log durable."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from latewood.errors import CorruptError, NotFoundError, Overloaded, UnavailableError
+from latewood.format.entry import tears_down
 from latewood.limits import KiB
 from latewood.log import Log, LogOptions
 from latewood.replica.apply import Alert, Applier
@@ -27,13 +28,13 @@ from latewood.replica.recovery import (
     install_snapshot,
     recover_node,
 )
+from latewood.replica.retention import compact_partition, drop_below, log_partitions
 from latewood.replica.schedule import RetryPolicy
 from latewood.replica.snapshot import (
     PartitionState,
     SnapshotReader,
     SnapshotReceiver,
     SnapshotWriter,
-    compact_partitions,
     remove_snapshots_before,
     take_snapshot,
 )
@@ -47,7 +48,8 @@ from latewood.testing.simulate_truth import Placed, Violation, operation_in
 
 _LAYOUT: Final = NodeLayout(Path("/node"))
 _PARENT: Final = LogOptions(segment_bytes_max=8 * KiB)
-_PARTITION: Final = LogOptions(segment_bytes_max=2 * KiB)
+_PARTITION: Final = LogOptions(segment_bytes_max=512, index_interval=4)
+"""Some records each, so that there is something to forget."""
 _SNAPSHOT: Final = LogOptions(segment_bytes_max=2 * KiB)
 _RECENT_BYTES_MAX: Final = 1 * KiB
 """Little, so that old entries are read from the disk."""
@@ -72,6 +74,8 @@ class DiskStorage:
         self._site = self._make_site()
         self._taken: Snapshot | None = None
         """A snapshot that is whole, and waits until the parent log may be cut there."""
+        self._newest: Snapshot | None = None
+        """The last one that has waited long enough."""
         self._verified: dict[tuple[int, int], int] = {}
         """Up to where the records of a partition were compared with the truth since the last start."""
         self._flushed: dict[tuple[int, int], int] = {}
@@ -102,7 +106,7 @@ class DiskStorage:
         applier = Applier(self._clock, _RETRIES, batch_max=4)
         self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
         self._store = LateSync(up.store)
-        self._taken, self._verified = None, {}
+        self._taken, self._newest, self._verified = None, None, {}
         if self._world.bug is not Bug.FORWARD_AT_FSYNC:
             for entry in up.store.read_all(up.store.first_index, up.applied + 1):
                 self._world.truth.commit(self._node, entry)
@@ -130,6 +134,8 @@ class DiskStorage:
     def hand_on(self, entries: Sequence[Entry]) -> None:
         """Take entries to their partitions."""
         self._tell_time()
+        if any(tears_down(entry.data) for entry in entries):
+            self._up.store.keep_commit(entries[-1].index)
         self._up.machine.commit(entries, self._up.store.durable_index)
 
     def lead(self) -> None:
@@ -140,15 +146,15 @@ class DiskStorage:
             following = Following(placed, frozenset())
         self._up.machine.parts.dispatcher.lead(following)
 
-    def admit(self, partition: int) -> int | None:
-        """Return the next index of a partition, if it is admitted."""
+    def admit(self, partition: int, count: int) -> int | None:
+        """Return the first of so many new indices of a partition, if they are admitted."""
         try:
-            return self._up.machine.parts.dispatcher.admit(partition, [1], self._clock.now_ns())[0]
+            return self._up.machine.parts.dispatcher.admit(partition, count, count, self._clock.now_ns())[0]
         except Overloaded:
             return None
 
     def withdraw(self, partition: int, index: int) -> None:
-        """Give an index back."""
+        """Give indices from this one on back."""
         self._up.machine.parts.dispatcher.withdraw(partition, index)
 
     def end(self, partition: int) -> bool:
@@ -159,19 +165,16 @@ class DiskStorage:
         return True
 
     def set_members(self, conf: ConfState) -> None:
-        """Know who is a member."""
-        self._up.machine.parts.acks.set_members(conf.members)
+        """Know who has a vote: a majority of those must have what the parent log forgets."""
+        self._up.machine.parts.acks.set_members(conf.electors)
 
-    def progress(self) -> dict[int, int]:
-        """Return how far each partition is durable here."""
-        marks = self._up.machine.parts.watermarks
-        return {partition: marks[partition].durable_index for partition in marks.partitions}
+    def progress(self) -> int:
+        """Return how far all is applied here."""
+        return self._up.machine.parts.watermarks.applied_floor()
 
-    def acknowledge(self, node: int, progress: dict[int, int]) -> None:
-        """Take an acknowledgement."""
-        for partition, index in progress.items():
-            if partition in self._up.machine.parts.watermarks:
-                self._up.machine.parts.acks.acknowledge(node, partition, index)
+    def acknowledge(self, node: int, global_index: int) -> None:
+        """Take an acknowledgement, perhaps a late one."""
+        self._up.machine.parts.acks.acknowledge_through(node, global_index)
 
     def work(self) -> None:
         """Apply, flush, resume what is paused."""
@@ -186,8 +189,23 @@ class DiskStorage:
                 machine.resume(partition.partition_id)
         if self._world.chance(0.1):
             machine.flush()
+        if self._world.housekeeps(0.1):
+            self._let_go()
         self.acknowledge(self._node, self.progress())
         self._check()
+
+    def _let_go(self) -> None:
+        """Drop what was decided that logs may forget."""
+        for partition in log_partitions(self._up.machine):
+            first = self._world.truth.kept_from.get((partition.partition_id, partition.born), 0)
+            if self._world.bug is Bug.DROP_UNDECIDED:
+                first = partition.next_index - 2
+            if first < partition.next_index - 1:  # Else what was decided has not come here yet.
+                drop_below(partition, first, self._fs)
+        if self._world.bug is Bug.COMPACT_PAST_SNAPSHOT:
+            for partition in self._up.machine.parts.roster:
+                if isinstance(self._up.machine.parts.applier.machine(partition.partition_id), RememberingMachine):
+                    partition.compact(self._up.machine.parts.watermarks[partition.partition_id].applied_index)
 
     # -- snapshots --------------------------------------------------------------------------------------------
 
@@ -199,7 +217,8 @@ class DiskStorage:
     def compact(self, conf: ConfState, conf_index: int, *, wanted: int) -> Snapshot | None:
         """Cut the parent log at a snapshot, the one that waits or a new one, if enough nodes have what is cut off.
 
-        Whoever needs a snapshot gets it in any case: it may be one of those that must have what is cut off.
+        Or at the one before it, as a node does that serves others from its log.  Whoever needs a snapshot gets it in
+        any case: it may be one of those that must have what is cut off.
         """
         del conf_index
         self._tell_time()
@@ -215,11 +234,19 @@ class DiskStorage:
                 return None
         if self._taken.index > up.machine.truncatable_to():
             return self._taken
-        taken, self._taken = self._taken, None
-        up.store.compact(taken)
-        compact_partitions(up.machine, taken.index)
-        remove_snapshots_before(self._fs, _LAYOUT.snapshots, taken.index)
+        taken, before = self._taken, self._newest
+        self._taken, self._newest = None, taken
+        self._cut(before if before and before.index > base and self._world.housekeeps(0.5) else taken)
         return taken
+
+    def _cut(self, snapshot: Snapshot) -> None:
+        """Have the parent log begin behind a snapshot, and then the partitions of machines."""
+        self._up.store.compact(snapshot)
+        with SnapshotReader.open(self._fs, self._path(snapshot)) as reader:
+            for state in reader.partitions:
+                compact_partition(self._up.machine, state, self._fs)
+                self._check_compacted(state)
+        remove_snapshots_before(self._fs, _LAYOUT.snapshots, snapshot.index)
 
     def install(self, snapshot: Snapshot) -> bool:
         """Take a snapshot in, if it has arrived and others can be reached; the node must come up anew in any case."""
@@ -314,6 +341,16 @@ class DiskStorage:
         placed = [Placed(operation_in(entry.payload), entry.global_index) for entry in entries]
         self._world.truth.check_partition(self._node, *key, placed, low - 1)
         self._verified[key] = partition.next_index - 1
+        truth, is_log = self._world.truth, partition.partition_id % 2 == 1
+        if is_log and key not in truth.ended and partition.first_index - 1 > truth.kept_from.get(key, 0):
+            raise Violation(f"node {self._node}: partition {key[0]} lacks records that nobody let go")
+
+    def _check_compacted(self, state: PartitionState) -> None:
+        """Check that a machine's partition has what the snapshot does not hold that the parent log begins behind."""
+        partition = self._up.machine.parts.roster.get(state.partition_id)
+        is_here = partition is not None and partition.born == state.born and not state.log_is_state
+        if partition and is_here and partition.first_index - 1 > state.partition_log_index:
+            raise Violation(f"node {self._node}: partition {state.partition_id} lacks records that no snapshot holds")
 
     def _check_machine(self, partition: PartitionLogStore, machine: PartitionStateMachine) -> None:
         if not isinstance(machine, RememberingMachine):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from latewood.replica.engine import ConfState, Entry, Recovered, Snapshot
 from latewood.replica.machine import PartitionEntry
-from latewood.replica.routing import command_of
+from latewood.replica.routing import commands_of
 from latewood.replica.snapshot import PartitionState
 from latewood.testing.simulate_disk import ModelPartition, ModelStore, pack_partitions, unpack_partitions
 from latewood.testing.simulate_planted import Bug
@@ -56,7 +56,7 @@ class ModelStorage:
         verifies = self._world.bug is not Bug.FORWARD_AT_FSYNC
         for entry in entries:
             self._handed_on = max(self._handed_on, entry.index)
-            if command := command_of(entry):
+            for command in commands_of(entry):
                 partition = self.partitions.setdefault(command.partition_id, ModelPartition())
                 partition.place(command, entry.index, verifies=verifies)
 
@@ -65,18 +65,18 @@ class ModelStorage:
         self._next_index = {key: len(partition.placed) + 1 for key, partition in self.partitions.items()}
         if self._world.bug is Bug.INDEX_FROM_COMMIT:
             return
-        for command in filter(None, map(command_of, self.store.entries)):
-            following = max(self._next_index.get(command.partition_id, 1), command.partition_log_index + 1)
+        for command in (command for entry in self.store.entries for command in commands_of(entry)):
+            following = max(self._next_index.get(command.partition_id, 1), command.last_index + 1)
             self._next_index[command.partition_id] = following
 
-    def admit(self, partition: int) -> int | None:
-        """Return the next index of a partition."""
+    def admit(self, partition: int, count: int) -> int | None:
+        """Return the first of so many new indices of a partition."""
         index = self._next_index.get(partition, 1)
-        self._next_index[partition] = index + 1
+        self._next_index[partition] = index + count
         return index
 
     def withdraw(self, partition: int, index: int) -> None:
-        """Give an index back."""
+        """Give indices from this one on back."""
         self._next_index[partition] = index
 
     def end(self, partition: int) -> bool:
@@ -87,11 +87,11 @@ class ModelStorage:
     def set_members(self, conf: ConfState) -> None:
         """Do nothing."""
 
-    def progress(self) -> dict[int, int]:
+    def progress(self) -> int:
         """Return nothing: nobody counts."""
-        return {}
+        return 0
 
-    def acknowledge(self, node: int, progress: dict[int, int]) -> None:
+    def acknowledge(self, node: int, global_index: int) -> None:
         """Do nothing."""
 
     def work(self) -> None:
@@ -162,8 +162,8 @@ class ModelStorage:
 
     def _roll_back(self) -> None:
         for entry in self.store.recover().entries:
-            if command := command_of(entry):
+            for command in commands_of(entry):
                 partition = self.partitions.get(command.partition_id)
-                if partition is None or command.partition_log_index > partition.durable:
+                if partition is None or command.last_index > partition.durable:
                     self.store.cut(entry.index)
                     return

@@ -85,6 +85,7 @@ class Node:
         self.handed_on = recovered.applied
         self.reads: dict[bytes, int] = {}
         self._snapshot = recovered.snapshot
+        self._base = self.storage.base_index
         self._vote = recovered.hard_state[:2]
         self._queue: list[Write] = []
         self._writing: list[Write] = []
@@ -131,19 +132,28 @@ class Node:
         self.driver.written(len(written))
         self.pump()
 
-    def propose(self, partition: int, operation: int) -> None:
-        """Have an operation committed, if the partition may have one more."""
+    def propose(self, requests: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Have operations, each some for a partition, committed with one entry, as far as the partitions take them."""
         self._begin_to_lead()
-        index = self.storage.admit(partition)
-        if index is None:
-            return
-        self._world.truth.invoke(operation)
         time_ns = START_NS + self._world.now_ms * 1_000_000
-        if at := self.engine.propose([write_data(partition, index, operation, time_ns)]):
-            self.proposals.add(at, self.driver.term, [operation])
+        admitted: list[tuple[int, int]] = []
+        commands, invoked = list[bytes](), list[int]()
+        for partition, operations in requests:
+            index = self.storage.admit(partition, len(operations))
+            if index is not None:
+                admitted.append((partition, index))
+                commands.append(write_data(partition, index, operations, time_ns))
+                invoked += operations
+        for operation in invoked:
+            self._world.truth.invoke(operation)
+        if not admitted:
+            return
+        if at := self.engine.propose([b"".join(commands)]):
+            self.proposals.add(at, self.driver.term, [invoked])
             self.pump()
         else:
-            self.storage.withdraw(partition, index)
+            for partition, index in reversed(admitted):
+                self.storage.withdraw(partition, index)
 
     def tear_down(self, partition: int) -> None:
         """Have a partition torn down."""
@@ -174,9 +184,11 @@ class Node:
         if snapshot:
             self._snapshot = snapshot
             self.engine.set_snapshot(snapshot)
-            if self.storage.base_index == snapshot.index:
-                self.engine.compact(snapshot.index)
-                self._world.note(self.node, snapshot.index)
+            base = self.storage.base_index
+            if base > self._base:
+                self._base = base
+                self.engine.compact(base)
+                self._world.note(self.node, base)
 
     def _recovered(self) -> Recovered:
         recovered = self.storage.start()

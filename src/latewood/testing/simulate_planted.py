@@ -18,7 +18,7 @@ from latewood.replica.markers import cut_record, hard_state_record
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.recovery import NodeSite
 from latewood.replica.roster import Roster
-from latewood.replica.routing import command_of
+from latewood.replica.routing import commands_of
 from latewood.replica.snapshot import PartitionState, SnapshotReader
 from latewood.replica.watermarks import Watermarks
 
@@ -39,9 +39,11 @@ class Bug(Enum):
     ACK_WITHOUT_TERM = "a client is told of its success when any entry is committed at its index"
     INDEX_FROM_COMMIT = "a new leader numbers records without looking at its uncommitted entries"
     SNAPSHOT_BEHIND = "a snapshot says that it stands at an index that its partitions have not reached"
+    COMPACT_PAST_SNAPSHOT = "a partition's log forgets what is applied, and in no snapshot"
+    DROP_UNDECIDED = "a partition whose log is its state forgets records that nobody let go"
 
 
-LOG_ONLY: Final = frozenset({Bug.TRUNCATE_UNFLUSHED})
+LOG_ONLY: Final = frozenset({Bug.TRUNCATE_UNFLUSHED, Bug.COMPACT_PAST_SNAPSHOT, Bug.DROP_UNDECIDED})
 """The model of a disk has no place for these."""
 
 
@@ -83,9 +85,8 @@ def roll_back(site: NodeSite) -> None:
     )
     roster.open()
     for entry in store.read_all(store.first_index, store.last_index + 1):
-        command = command_of(entry)
-        partition = roster.get(command.partition_id) if command else None
-        if command and (partition is None or command.partition_log_index >= partition.next_index):
+        held = {one.partition_id: one.next_index for one in roster}
+        if any(command.last_index >= held.get(command.partition_id, 1) for command in commands_of(entry)):
             term, vote, commit = store.hard_state
             state = HardState(term, vote, min(commit, entry.index - 1))
             store._write([cut_record(entry.index, entry.term), hard_state_record(state)])  # noqa: SLF001 - no store would

@@ -34,6 +34,10 @@ class Surroundings(Protocol):
         """Say yes in this share of the cases."""
         ...
 
+    def housekeeps(self, share: float) -> bool:
+        """Say yes in this share of the cases, where it is asked what is forgotten and when."""
+        ...
+
     def note(self, *values: int) -> None:
         """Make values part of the trace that two runs of a seed must share."""
         ...
@@ -85,12 +89,12 @@ class Storage(Protocol):
         """Begin to give out indices: behind all that is in the log, committed or not."""
         ...
 
-    def admit(self, partition: int) -> int | None:
-        """Return the next index of a partition, if it may have another entry."""
+    def admit(self, partition: int, count: int) -> int | None:
+        """Return the first of so many new indices of a partition, if it may have them."""
         ...
 
     def withdraw(self, partition: int, index: int) -> None:
-        """Give an index back."""
+        """Give indices from this one on back."""
         ...
 
     def end(self, partition: int) -> bool:
@@ -101,11 +105,11 @@ class Storage(Protocol):
         """Know who is a member."""
         ...
 
-    def progress(self) -> dict[int, int]:
-        """Return how far each partition is durable here: for the acknowledgement that others get."""
+    def progress(self) -> int:
+        """Return the global index up to which all is applied here: for the acknowledgement that others get."""
         ...
 
-    def acknowledge(self, node: int, progress: dict[int, int]) -> None:
+    def acknowledge(self, node: int, global_index: int) -> None:
         """Take an acknowledgement."""
         ...
 

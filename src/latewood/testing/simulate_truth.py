@@ -9,21 +9,21 @@ from typing import NamedTuple
 
 from latewood.format.entry import Action, Command, encode_command
 from latewood.replica.engine import Entry
-from latewood.replica.routing import command_of
+from latewood.replica.routing import commands_of
 
 
 class Violation(Exception):
     """A promise was broken."""
 
 
-def write_data(partition: int, partition_index: int, operation: int, timestamp_ns: int) -> bytes:
-    """Return the data of an entry: one operation of a client, and its place in a partition."""
-    return encode_command(Command(partition, partition_index, operation_payload(operation), timestamp_ns))
+def write_data(partition: int, partition_index: int, operations: Sequence[int], timestamp_ns: int) -> bytes:
+    """Return a command: operations of a client, and the place of the first in a partition."""
+    return encode_command(Command(partition, partition_index, [*map(operation_payload, operations)], timestamp_ns))
 
 
 def tear_down_data(partition: int) -> bytes:
     """Return the data of an entry that ends a partition."""
-    return encode_command(Command(partition, 0, b"", action=Action.TEAR_DOWN))
+    return encode_command(Command(partition, 0, (), action=Action.TEAR_DOWN))
 
 
 def operation_payload(operation: int) -> bytes:
@@ -55,6 +55,8 @@ class Truth:
     """The partitions that there are now, and the index of the first write of each."""
     ended: dict[tuple[int, int], int] = field(default_factory=dict)
     """Where partitions were torn down."""
+    kept_from: dict[tuple[int, int], int] = field(default_factory=dict)
+    """From where on partitions keep their records, as was decided."""
     leader_of: dict[int, int] = field(default_factory=dict)
     index_of: dict[int, int] = field(default_factory=dict)
     floor_of: dict[int, int] = field(default_factory=dict)
@@ -79,6 +81,13 @@ class Truth:
             self._add(entry)
         elif self.entries[place] != entry:
             raise Violation(f"node {node} hands {entry} on, where {self.entries[place]} is committed")
+
+    def let_go(self, partition: int, share: float) -> None:
+        """Decide that a partition forgets some of its records, but not the newest."""
+        born = self.born.get(partition)
+        if born is not None:
+            first = int(share * (len(self.projection[partition, born]) - 1))
+            self.kept_from[partition, born] = max(first, self.kept_from.get((partition, born), 0))
 
     def acknowledge(self, operation: int, index: int) -> None:
         """Note that a client is told of its success."""
@@ -118,19 +127,15 @@ class Truth:
         if self.entries and entry.term < self.entries[-1].term:
             raise Violation(f"the term falls at {entry}")
         self.entries.append(entry)
-        command = command_of(entry)
-        if command and command.action == Action.TEAR_DOWN:
-            if (born := self.born.pop(command.partition_id, None)) is not None:
-                self.ended[command.partition_id, born] = entry.index
-        elif command:
-            self._add_write(entry, command)
+        for command in commands_of(entry):
+            if command.action == Action.TEAR_DOWN:
+                if (born := self.born.pop(command.partition_id, None)) is not None:
+                    self.ended[command.partition_id, born] = entry.index
+            else:
+                for place, payload in enumerate(command.payloads, command.partition_log_index):
+                    self._add_write(entry, command.partition_id, place, operation_in(payload))
 
-    def _add_write(self, entry: Entry, command: Command) -> None:
-        partition, partition_index, operation = (
-            command.partition_id,
-            command.partition_log_index,
-            operation_in(command.payload),
-        )
+    def _add_write(self, entry: Entry, partition: int, partition_index: int, operation: int) -> None:
         born = self.born.setdefault(partition, entry.index)
         placed = self.projection.setdefault((partition, born), [])
         if partition_index != len(placed) + 1:

@@ -32,6 +32,10 @@ _PEACE_STEP_MS: Final = 250
 _FIRST: Final = 1
 """The index of the snapshot that every founding node starts behind: a node that joins later needs that snapshot."""
 
+_REQUESTS_AT_ONCE: Final = (1, 1, 1, 2, 3)
+_RECORDS_AT_ONCE: Final = (1, 1, 1, 2, 4)
+"""What of a time goes to Raft with one entry."""
+
 _CONTEST_DELAY_MS: Final = 60
 """In a contest messages are late but not lost: one that asks for a vote may find a node that has just come up again."""
 
@@ -58,6 +62,7 @@ class World:
     def __init__(self, seed: int, bug: Bug | None, make_storage: MakeStorage) -> None:
         self.seed, self.bug, self._make_storage = seed, bug, make_storage
         self.random = Random(seed)  # noqa: S311 - a seed must give the same run again
+        self._housekeeping = Random(~seed)  # noqa: S311 - as above
         self.truth = Truth(_FIRST + 1)
         self.climate = Climate.draw(self.random)
         self.now_ms = 0
@@ -130,6 +135,10 @@ class World:
     def chance(self, share: float) -> bool:
         """Say yes in this share of the cases."""
         return self.random.random() < share
+
+    def housekeeps(self, share: float) -> bool:
+        """Say yes in this share of the cases; apart, so that all else happens as it would without it."""
+        return self._housekeeping.random() < share
 
     def note(self, *values: int) -> None:
         """Make values part of the trace."""
@@ -223,10 +232,11 @@ class World:
                 self._acknowledge(node)
 
     def _acknowledge(self, node: Node) -> None:
-        """Tell another how far the partitions of a node are."""
-        other = self.random.choice(list(self.nodes.values()))
+        """Tell another how far a node is; word of it may be late."""
+        other, at = self.random.choice(list(self.nodes.values())), node.storage.progress()
         if other.is_up and other is not node and (node.node, other.node) not in self._cuts:
-            other.storage.acknowledge(node.node, node.storage.progress())
+            late_ms = self._housekeeping.randint(1, 2 if self.is_peace else self.climate.delay_ms_max)
+            self._after_on(other.node, late_ms, lambda one: one.storage.acknowledge(node.node, at))
 
     def _client(self) -> None:
         self._after(self.random.randint(1, 100 if self.is_peace else 2 * self.climate.client_ms), self._client)
@@ -235,10 +245,16 @@ class World:
             node = self.random.choice(leaders)
             if self.chance(0.02):
                 node.tear_down(self.random.randint(1, self.climate.partitions))
-            self._operations += 1
-            node.propose(self.random.randint(1, self.climate.partitions), self._operations)
+            node.propose([self._request() for _ in range(self.random.choice(_REQUESTS_AT_ONCE))])
             if self.chance(0.1):
                 node.read()
+            if self.housekeeps(0.05):
+                self.truth.let_go(self._housekeeping.randint(1, self.climate.partitions), self._housekeeping.random())
+
+    def _request(self) -> tuple[int, list[int]]:
+        """Return a partition, and operations for it."""
+        first, self._operations = self._operations + 1, self._operations + self.random.choice(_RECORDS_AT_ONCE)
+        return self.random.randint(1, self.climate.partitions), list(range(first, self._operations + 1))
 
     def _chaos(self) -> None:
         if self.is_peace:

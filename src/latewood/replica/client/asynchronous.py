@@ -1,6 +1,6 @@
 """The client for asyncio: requests with retries, and what can be asked of a cluster.
 
-An attempt that fails is repeated until the deadline, at whatever node leads then.  `client_verdict` decides, this acts.
+An attempt that fails is repeated until the deadline, at whatever node leads then.  `verdict` decides, this acts.
 
 Owned by the thread of its event loop.
 """
@@ -11,24 +11,41 @@ import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Final, Self, TypeVar, cast
+
+import msgspec
 
 from latewood.errors import (
     ClosedError,
     ClusterUnavailable,
     LatewoodError,
     OutcomeUnknown,
+    Overloaded,
     UnavailableError,
     UsageError,
+    WaitExpired,
 )
-from latewood.replica.client_batch import Batcher
-from latewood.replica.client_link import Link
-from latewood.replica.client_options import ClientOptions
-from latewood.replica.client_partition import AsyncPartition
-from latewood.replica.client_parts import KnownPart, Part, SentPart, UnsentPart
-from latewood.replica.client_room import Room
-from latewood.replica.client_route import Route
-from latewood.replica.client_verdict import CHANGING, ONCE, READING, Lost, Nature, Raise, Retry, Return, give_up, judge
+from latewood.replica.client.batcher import Batcher
+from latewood.replica.client.link import Link, NotTrusted
+from latewood.replica.client.options import ClientOptions
+from latewood.replica.client.partition import AsyncPartition
+from latewood.replica.client.parts import KnownPart, Part, SentPart, UnsentPart
+from latewood.replica.client.room import Room
+from latewood.replica.client.route import Route
+from latewood.replica.client.sending import Sender
+from latewood.replica.client.verdict import (
+    CHANGING,
+    ONCE,
+    READING,
+    Lost,
+    Nature,
+    Raise,
+    Retry,
+    Return,
+    give_up,
+    judge,
+    wrong_kind,
+)
 from latewood.replica.replies import Appended, Done, Members, PartitionInfo, Partitions, Reached, StatusReply
 from latewood.replica.requests import (
     CLIENT_ID_BYTES,
@@ -41,7 +58,10 @@ from latewood.replica.requests import (
     TearDown,
     TransferLeader,
 )
-from latewood.replica.wire import Reply, Request
+from latewood.replica.wire import Reply, Request, WireError, decode_message, encode_frame
+
+_PAUSE_S: Final = 0.05
+"""Between two questions to a node that cannot answer now."""
 
 R = TypeVar("R", bound=Reply)
 
@@ -65,6 +85,7 @@ class AsyncClient:
         self.room = Room(options.queued_bytes_max)
         """What may wait or be on the way."""
         self._route = Route(addresses, cluster_id, tls, options)
+        self._sender = Sender(self.client_id, options, self._route, chance)
         self._loop = asyncio.get_running_loop()
         self._chance = chance
         self._batchers: dict[int, Batcher] = {}
@@ -118,7 +139,7 @@ class AsyncClient:
             target = await self.barrier(0, partitions, timeout=timeout)
         request = Barrier(0, target, list(partitions), max(1, int(timeout * 1000)), self.client_id.hex())
         if address is not None:
-            return (await self._ask_one(request, address, Reached, timeout)).global_index
+            return (await self._wait_at(address, request, timeout)).global_index
         return (await self.ask(request, READING, Reached, extra_s=timeout)).global_index
 
     async def add_node(self, node_id: int, address: str, *, learner: bool = False) -> Members:
@@ -164,6 +185,10 @@ class AsyncClient:
             OutcomeUnknown: there is no answer still, or the nodes remember it no more: after about 1,000 later ones, or
                 five minutes.
         """
+        given: object = unknown  # A caller without a type checker may give anything.
+        if not isinstance(given, OutcomeUnknown):
+            message = f"what is resolved is an OutcomeUnknown, not {type(given).__name__}"
+            raise UsageError(message)
         parts = [part for part in unknown.parts if isinstance(part, SentPart | KnownPart | UnsentPart)]
         if not parts or any(isinstance(part, SentPart) and part.request.client_id != self.client_id for part in parts):
             raise UsageError("only an append of this very client can be resolved")
@@ -182,8 +207,7 @@ class AsyncClient:
         """Wait for what was appended, at most until its deadline, and close all connections."""
         if self._is_closed:
             return
-        for batcher in list(self._batchers.values()):
-            await batcher.drain()
+        await self._sender.drain(self._batchers.values())
         self._is_closed = True
         await self._route.close()
 
@@ -199,9 +223,8 @@ class AsyncClient:
             raise ClosedError("the client is closed; connect again")
         found = self._batchers.get(partition)
         if found is None:
-            found = self._batchers[partition] = Batcher(
-                partition, self.client_id, self.options, self.room, self._append
-            )
+            found = Batcher(partition, self.client_id, self.options, self.room, self._sender)
+            self._batchers[partition] = found
         return found
 
     async def ask(self, request: Request, nature: Nature, kind: type[R], *, extra_s: float = 0.0) -> R:
@@ -210,10 +233,10 @@ class AsyncClient:
         `extra_s` is what the node may wait itself: an attempt may take so much longer, the search for a leader may not.
 
         Raises:
-            LatewoodError: as `client_verdict` says.
+            LatewoodError: as `verdict` says.
         """
         deadline = self._loop.time() + self.options.timeout_ms / 1000
-        return await self._ask_until(request, nature, kind, deadline, extra_s)
+        return await self._ask_until(_checked(request), nature, kind, deadline, extra_s)
 
     async def ask_any(self, request: Request, kind: type[R], *, extra_s: float = 0.0) -> R:
         """Ask any node, once: for what need not be the latest."""
@@ -253,7 +276,7 @@ class AsyncClient:
                     raise verdict.error
                 case Retry():
                     in_doubt, last = verdict.in_doubt, verdict.why
-            self._learn(verdict, outcome[0])
+            self._route.learn(verdict, outcome[0])
             pause = 0.0 if verdict.address and attempt == 1 else self.options.pause_s(attempt, self._chance())
             if self._loop.time() + pause >= deadline:
                 raise give_up(last, f"{self.options.timeout_ms / 1000:.3g} s", in_doubt=in_doubt)
@@ -264,7 +287,7 @@ class AsyncClient:
         try:
             link = await self._route.leader()
         except ClusterUnavailable as error:
-            return "", Lost(str(error), was_sent=False)
+            return "", Lost(str(error), was_sent=False, is_final=isinstance(error, NotTrusted))
         patience = min(self.options.attempt_ms / 1000, deadline - self._loop.time()) + extra_s
         return link.address, await self._answer(link, request, patience)
 
@@ -278,14 +301,22 @@ class AsyncClient:
                 timer.cancel()
         return answer.result()
 
-    def _learn(self, verdict: Retry, asked: str) -> None:
-        if verdict.address:
-            self._route.go_to(verdict.address, asked)
-        elif verdict.leave and asked:
-            self._route.leave(asked)
+    async def _wait_at(self, address: str, request: Barrier, timeout_s: float) -> Reached:
+        """Wait at one node, also if it opens its storage anew meanwhile."""
+        deadline = self._loop.time() + timeout_s
+        while True:
+            try:
+                return await self._ask_one(request, address, Reached, timeout_s)
+            except UnavailableError as error:
+                left_s = deadline - self._loop.time() - _PAUSE_S
+                if left_s <= 0 or isinstance(error, (WaitExpired, Overloaded)):
+                    raise
+            await asyncio.sleep(_PAUSE_S)
+            request = msgspec.structs.replace(request, timeout_ms=max(1, int(left_s * 1000)))
 
     async def _ask_one(self, request: Request, address: str | None, kind: type[R], extra_s: float = 0.0) -> R:
         """Ask one node, and once: its answer is about itself."""
+        _checked(request)
         link = await (self._route.any() if address is None else self._route.at(address))
         outcome = await self._answer(link, request, self.options.attempt_ms / 1000 + extra_s)
         verdict = judge(outcome, READING, in_doubt=False)
@@ -298,12 +329,23 @@ class AsyncClient:
                 raise _with_place(verdict.why, link.address)
 
 
+def _checked(request: Request) -> Request:
+    """Return a request that a node will understand.
+
+    Raises:
+        UsageError: an argument is of another type; a node would close the connection.
+    """
+    try:
+        decode_message(encode_frame(request)[4:])
+    except (WireError, TypeError, OverflowError) as error:
+        message = f"an argument of the wrong type for {type(request).__name__}: {error}"
+        raise UsageError(message) from None
+    return request
+
+
 def _of_kind(reply: Reply, kind: type[R], address: str) -> R:
     if not isinstance(reply, kind):
-        message = (
-            f"{address} answered with {type(reply).__name__} instead of {kind.__name__}; is it of another version?"
-        )
-        raise OutcomeUnknown(message)
+        raise wrong_kind(reply, kind, address)
     return reply
 
 

@@ -54,6 +54,8 @@ class Lost(NamedTuple):
     reason: str
     was_sent: bool
     """Some of it may have reached a node."""
+    is_final: bool = False
+    """It would be so again: there is no sense in another attempt."""
 
 
 class Return(NamedTuple):
@@ -100,7 +102,9 @@ def give_up(last: LatewoodError | None, waited: str, *, in_doubt: bool) -> Latew
     reason = f"no answer within {waited}" + (f"; last: {last}" if last else "")
     if in_doubt:
         return OutcomeUnknown(reason)
-    return last if isinstance(last, Overloaded) else ClusterUnavailable(f"{reason}; nothing was done, try again")
+    if isinstance(last, (Overloaded, WaitExpired)):  # They say more: what was begun may go on.
+        return last
+    return ClusterUnavailable(f"{reason}; nothing was done, try again")
 
 
 def error_of(refused: Refused) -> LatewoodError:
@@ -116,10 +120,18 @@ def error_of(refused: Refused) -> LatewoodError:
             return _ERRORS.get(refused.code, UnavailableError)(refused.reason)
 
 
+def wrong_kind(reply: Reply, kind: type[object], address: str) -> OutcomeUnknown:
+    """Return the error for an answer to another question."""
+    message = f"{address} answered with {type(reply).__name__} instead of {kind.__name__}; is it of another version?"
+    return OutcomeUnknown(message)
+
+
 def _after_loss(lost: Lost, nature: Nature, *, in_doubt: bool) -> Verdict:
     in_doubt = in_doubt or (nature.changes and lost.was_sent)
     if in_doubt and not nature.repeatable:
         return Raise(OutcomeUnknown(lost.reason))
+    if lost.is_final:
+        return Raise(OutcomeUnknown(lost.reason) if in_doubt else ClusterUnavailable(lost.reason))
     return Retry(in_doubt, ClusterUnavailable(lost.reason))
 
 

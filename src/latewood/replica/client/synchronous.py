@@ -8,16 +8,17 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from latewood.errors import ClosedError, Forked, OutcomeUnknown
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
-from latewood.replica.client_async import AsyncClient
-from latewood.replica.client_options import ClientOptions
-from latewood.replica.client_partition import AsyncPartition, Start
-from latewood.replica.client_reader import AsyncReader
+from latewood.replica.client.asynchronous import AsyncClient
+from latewood.replica.client.options import ClientOptions
+from latewood.replica.client.partition import AsyncPartition, PartitionReaderInfo, Start
+from latewood.replica.client.reader import AsyncReader
 from latewood.replica.replies import Members, PartitionInfo, StatusReply
 
 T = TypeVar("T")
@@ -154,6 +155,10 @@ class Partition:
         while batch := self._thread.run(_some_of(records)):
             yield from batch
 
+    def find_timestamp(self, timestamp: int | datetime) -> int:
+        """Return the sequence of the first record at or after a time, or that of the next to be appended."""
+        return self._thread.run(self._partition.find_timestamp(timestamp))
+
     def info(self) -> PartitionInfo:
         """Return the partition in figures."""
         return self._thread.run(self._partition.info())
@@ -165,6 +170,10 @@ class Partition:
     def reader(self, name: str, start: Start = "resume") -> "PartitionReader":
         """Open a named reader; its position is kept by the cluster.  As `AsyncPartition.reader`."""
         return PartitionReader(self._thread, self._thread.run(self._partition.reader(name, start)))
+
+    def readers(self) -> list[PartitionReaderInfo]:
+        """Return all named readers with their lag, by name."""
+        return self._thread.run(self._partition.readers())
 
     def remove_reader(self, name: str) -> None:
         """Have the cluster forget a reader."""
@@ -218,9 +227,9 @@ class PartitionReader:
         """Remember that every record handed out so far is dealt with: a majority has it on return."""
         self._thread.run(self._reader.commit())
 
-    def seek(self, *, sequence: int) -> None:
-        """Go to a sequence.  Not remembered until `commit`."""
-        self._thread.run(self._reader.seek(sequence=sequence))
+    def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
+        """Go to a sequence, or to the first record at or after a time.  As `AsyncReader.seek`."""
+        self._thread.run(self._reader.seek(sequence=sequence, timestamp=timestamp))
 
     def lag(self) -> int:
         """Return how many committed records are still to be read."""

@@ -5,6 +5,7 @@ Reads at least once: after a crash it goes on from the last `commit`.  One task 
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from types import TracebackType
 from typing import Final, Self
 
@@ -12,7 +13,7 @@ from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import seconds, sequence_of, whole
-from latewood.replica.client_partition import AsyncPartition, Page, Start
+from latewood.replica.client.partition import AsyncPartition, Page, Start
 
 _WAIT_S: Final = 5.0
 """A node is asked to wait so long for a record, and then again: one that leads no more would wait for ever."""
@@ -125,14 +126,21 @@ class AsyncReader:
         await self._partition.store_cursor(self.name, sequence)
         self._committed = sequence
 
-    async def seek(self, *, sequence: int) -> None:
-        """Go to a sequence.  Not remembered until `commit`.
+    async def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
+        """Go to a sequence, or to the first record at or after a time (a datetime, or nanoseconds since 1970).
+
+        Not remembered until `commit`.
 
         Raises:
-            UsageError: it is beyond the end.
+            UsageError: not exactly one of the two, a sequence beyond the end, or no time.
         """
         self._check_open()
-        self._sequence = await self._sequence_at(sequence_of(sequence))
+        if (sequence is None) == (timestamp is None):
+            raise UsageError("seek needs either sequence or timestamp")
+        if timestamp is not None:
+            self._sequence = await self._partition.find_timestamp(timestamp)
+        else:
+            self._sequence = await self._sequence_at(sequence_of(sequence))
         self._buffer, self._taken = [], 0
 
     async def lag(self) -> int:

@@ -5,26 +5,25 @@ Owned by the thread of the client's event loop.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from latewood.errors import DataLost, NotFoundError, UsageError
 from latewood.kernel import Record
-from latewood.limits import READ_RECORDS_MAX, MiB, check_name
-from latewood.log.argument import sequence_of, storable, whole_or_none
-from latewood.replica.client_batch import Batcher
-from latewood.replica.client_parts import gathered
-from latewood.replica.client_verdict import CHANGING, READING
-from latewood.replica.replies import Cursor, Done, PartitionInfo, Records
-from latewood.replica.requests import GetCursor, Read, SetCursor
+from latewood.limits import READ_RECORDS_MAX, U64_MAX, MiB, check_name
+from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
+from latewood.replica.client.batcher import Batcher
+from latewood.replica.client.parts import gathered
+from latewood.replica.client.verdict import CHANGING, READING
+from latewood.replica.replies import Cursor, Done, Found, PartitionInfo, Readers, Records
+from latewood.replica.requests import PARTITION_MAX, FindTime, GetCursor, GetReaders, Read, SetCursor
 
 if TYPE_CHECKING:
-    from latewood.replica.client_async import AsyncClient
-    from latewood.replica.client_reader import AsyncReader
+    from latewood.replica.client.asynchronous import AsyncClient
+    from latewood.replica.client.reader import AsyncReader
 
 READ_BYTES: Final = 1 * MiB
 """Of records in one reply, beyond its first."""
-PARTITION_MAX: Final = (1 << 63) - 1
-"""Those above are the cluster's own."""
 _CALL_RECORDS_MAX: Final = 1_024
 """Records of one call in one request: a quarter of what a node takes in hand for a partition."""
 Start: TypeAlias = Literal["resume", "earliest", "latest"] | int
@@ -38,6 +37,16 @@ class Page(NamedTuple):
     next_sequence: int
 
 
+class PartitionReaderInfo(NamedTuple):
+    """A named reader of a partition, seen from outside."""
+
+    name: str
+    sequence: int
+    """The next record it wants, as its last `commit` says."""
+    lag: int
+    """Records that it has not committed."""
+
+
 class AsyncPartition:
     """One partition.  `client.partition(7)` makes one; it costs nothing."""
 
@@ -49,6 +58,8 @@ class AsyncPartition:
         """
         self.partition_id: Final = storable(partition, PARTITION_MAX, "a partition")
         self._client = client
+        self._room = client.room
+        self._batcher: Batcher | None = None
 
     # -- writing ------------------------------------------------------------------------------------------
 
@@ -63,11 +74,13 @@ class AsyncPartition:
             ClusterUnavailable, Overloaded: nothing was written; try again later.
             RecordTooLarge, UsageError: nothing was written, and never would be.
         """
-        raw = _payload(payload)
-        batcher = self._client.batcher(self.partition_id)
-        if not self._client.room.try_take(len(raw)):
-            await self._client.room.take(len(raw))
-        return (await batcher.put([raw], len(raw)))[0]
+        raw = payload if type(payload) is bytes else _payload(payload)
+        batcher, room, size = self._batcher or self._begin(), self._room, len(raw)
+        if size > room.free or room.is_crowded:
+            await room.take(size)
+        else:  # One call less for every record.
+            room.free -= size
+        return await batcher.put(raw, size)
 
     async def append_many(self, payloads: Iterable[bytes]) -> list[int]:
         """Append many records and return their sequences, in order.
@@ -80,9 +93,9 @@ class AsyncPartition:
             ClusterUnavailable, Overloaded: nothing was written; try again later.
             RecordTooLarge, UsageError: one of them is at fault; a note says how many others were written.
         """
-        if isinstance(payloads, bytes | bytearray | memoryview | str):
+        if isinstance(payloads, bytes | bytearray | memoryview | str) or not isinstance(payloads, Iterable):
             raise UsageError("append_many takes many payloads; append takes one")
-        batcher = self._client.batcher(self.partition_id)
+        batcher = self._begin()
         ended: list[tuple[list[bytes], asyncio.Future[list[int]] | None]] = []
         for cut, size in self._cut([_payload(one) for one in payloads]):  # One after another: they keep their order.
             failed = bool(ended) and (ended[-1][1] is None or ended[-1][1].exception() is not None)
@@ -147,6 +160,18 @@ class AsyncPartition:
         records = [Record(one.sequence, one.timestamp_ns, one.ext_id, one.payload) for one in reply.records]
         return Page(records, reply.first_sequence, reply.next_sequence)
 
+    async def find_timestamp(self, timestamp: int | datetime) -> int:
+        """Return the sequence of the first record at or after a time, or that of the next to be appended.
+
+        The time is a datetime, in UTC if it names no zone, or nanoseconds since 1970.  A record has the time at which
+        the node that led then took it.
+
+        Raises:
+            UsageError: it is neither.
+        """
+        moment = min(max(nanoseconds(timestamp), 0), U64_MAX)
+        return (await self._client.ask(FindTime(0, self.partition_id, moment), READING, Found)).sequence
+
     async def ends(self) -> Page:
         """Return where the partition begins and ends, as the leader knows after all that was acknowledged."""
         return await self.page(await self._first_sequence(), 1)
@@ -183,11 +208,17 @@ class AsyncPartition:
             BadName: the name cannot be one.
             UsageError: `start` is none of these, or beyond the end.
         """
-        from latewood.replica.client_reader import AsyncReader  # noqa: PLC0415 - it needs this module
+        from latewood.replica.client.reader import AsyncReader  # noqa: PLC0415 - it needs this module
 
         reader = AsyncReader(self, check_name(name, "reader"))
         await reader.begin(start)
         return reader
+
+    async def readers(self) -> list[PartitionReaderInfo]:
+        """Return all named readers with their lag, by name."""
+        reply = await self._client.ask(GetReaders(0, self.partition_id), READING, Readers)
+        end = reply.next_sequence
+        return [PartitionReaderInfo(name, at, max(0, end - at)) for name, at in reply.readers]
 
     async def remove_reader(self, name: str) -> None:
         """Have the cluster forget a reader."""
@@ -203,6 +234,15 @@ class AsyncPartition:
         await self._client.ask(SetCursor(0, self.partition_id, name, sequence), CHANGING, Done)
 
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _begin(self) -> Batcher:
+        """Return the way of appends.
+
+        Raises:
+            ClosedError: the client is closed.
+        """
+        self._batcher = self._client.batcher(self.partition_id)
+        return self._batcher
 
     async def _first_sequence(self) -> int:
         """Return the oldest record's number; 0 if there is no partition yet."""
@@ -221,8 +261,8 @@ class AsyncPartition:
         return [*cuts, (payloads[begin:], size)] if payloads else []
 
     async def _put(self, batcher: Batcher, payloads: list[bytes], size: int) -> "asyncio.Future[list[int]]":
-        await self._client.room.take(size)
-        return batcher.put(payloads, size)
+        await self._room.take(size)
+        return batcher.put_many(payloads, size)
 
 
 def _payload(value: Any) -> bytes:

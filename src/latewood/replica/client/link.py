@@ -5,18 +5,29 @@ Owned by the thread of its event loop.
 
 import asyncio
 import ssl
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias, cast
 
 import msgspec
 
 from latewood.errors import ClusterUnavailable
-from latewood.replica.client_options import Address
-from latewood.replica.client_verdict import Lost
+from latewood.replica.client.options import Address
+from latewood.replica.client.verdict import Lost
 from latewood.replica.requests import VERSION, Hello, Rejected, Welcome
 from latewood.replica.tls import node_id_of
 from latewood.replica.wire import FRAME_BYTES_MAX, FrameBuffer, Message, Reply, Request, WireError, encode_frame
 
-_GREETED: Final = "the node closed the connection before it said who it is; is this a port of a node, and TLS as there?"
+Take: TypeAlias = Callable[[Reply | Lost], bool]
+"""Takes a reply, or that none will come; returns whether it was the last."""
+
+_GREETED: Final = (
+    "the node closed the connection before it said who it is; "
+    "is this a port of a node, is TLS as there, and does it trust our certificate?"
+)
+
+
+class NotTrusted(ClusterUnavailable):
+    """A certificate is not of the authority that the other trusts: trying again would not help."""
 
 
 class Link(asyncio.Protocol):
@@ -28,7 +39,7 @@ class Link(asyncio.Protocol):
         self.greeted: asyncio.Future[Welcome] = loop.create_future()
         self._loop, self._buffer = loop, FrameBuffer()
         self._transport: asyncio.Transport | None = None
-        self._waiting: dict[int, asyncio.Future[Reply | Lost]] = {}
+        self._waiting: dict[int, Take] = {}
         self._out: list[bytes] = []
         self._has_sent = False
         self._next_id = 1
@@ -42,19 +53,33 @@ class Link(asyncio.Protocol):
     def send(self, request: Request) -> "asyncio.Future[Reply | Lost]":
         """Send a request under a number of this connection's own; the future has its reply, or that it was lost."""
         answer: asyncio.Future[Reply | Lost] = self._loop.create_future()
+
+        def take(reply: Reply | Lost) -> bool:
+            if not answer.done():  # Else nobody waits any more.
+                answer.set_result(reply)
+            return True
+
+        self.post(request, take)
+        return answer
+
+    def post(self, request: Request, take: Take) -> None:
+        """Send a request, and have `take` called with what is answered, or at once if the connection is lost.
+
+        Raises:
+            WireError: it is larger than a message may be; it is not sent.
+        """
         if self._ended or self._transport is None:
-            answer.set_result(Lost(self._ended or "not connected", was_sent=False))
-            return answer
+            take(Lost(self._ended or "not connected", was_sent=False))
+            return
         number, self._next_id = self._next_id, self._next_id + 1
         frame = encode_frame(msgspec.structs.replace(request, id=number))
-        self._waiting[number] = answer
+        self._waiting[number] = take
         if self._has_sent:
             self._out.append(frame)
         else:  # The first of a turn of the loop leaves at once, all others of it in one more write.
             self._has_sent = True
             self._loop.call_soon(self._flush)
             self._transport.write(frame)
-        return answer
 
     def close(self, reason: str = "the client was closed") -> None:
         """Break off; requests on the way are lost."""
@@ -66,9 +91,8 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Say hello."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(encode_frame(self._hello))
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no class that asyncio knows.
+        self._transport.write(encode_frame(self._hello))
 
     def data_received(self, data: bytes) -> None:
         """Take in replies."""
@@ -80,6 +104,8 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who waits."""
+        if is_distrust(exc) and not self.greeted.done():  # The other's answer to our certificate comes so late.
+            self.greeted.set_exception(NotTrusted(f"{self.address} does not trust our certificate: {exc}"))
         self._end(f"the connection to {self.address} was lost" + (f": {exc}" if exc else ""))
 
     # -- inside -------------------------------------------------------------------------------------------
@@ -90,9 +116,11 @@ class Link(asyncio.Protocol):
         if not self.greeted.done():
             self._greet(message)
             return
-        waiting = self._waiting.pop(getattr(message, "id", 0), None)
-        if waiting is not None and not waiting.done():  # Else nobody waits any more, or it was answered twice.
-            waiting.set_result(message)  # type: ignore[arg-type] # a node sends nothing with an id but replies
+        number = getattr(message, "id", 0)
+        take = self._waiting.get(number)
+        # A node sends nothing with an id but replies.  Without `take` it was answered twice.
+        if take is not None and take(message):  # type: ignore[arg-type]
+            self._waiting.pop(number, None)  # Not `del`: whoever took it may have closed the connection.
 
     def _greet(self, message: Message) -> None:
         match message:
@@ -113,9 +141,8 @@ class Link(asyncio.Protocol):
                 ClusterUnavailable(reason if reason.count("refuses") else f"{reason}: {_GREETED}")
             )
         waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            if not answer.done():
-                answer.set_result(Lost(reason, was_sent=True))
+        for take in waiting.values():
+            take(Lost(reason, was_sent=True))
 
     def _flush(self) -> None:
         self._has_sent = False
@@ -145,12 +172,19 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
         raise ClusterUnavailable(message) from None
     except OSError as error:  # ssl.SSLError is one
         link.close("failed")
+        if is_distrust(error):
+            raise NotTrusted(f"{address}: {error}") from error
         raise ClusterUnavailable(f"{address}: {error.strerror or str(error) or type(error).__name__}") from error
     except BaseException:
         link.close("broken off")
         raise
     _check_node(link, welcome, tls)
     return link
+
+
+def is_distrust(error: BaseException | None) -> bool:
+    """Say whether TLS failed for good, and not because the other end went away."""
+    return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
 
 
 def _check_node(link: Link, welcome: Welcome, tls: ssl.SSLContext | None) -> None:

@@ -13,8 +13,9 @@ from contextlib import suppress
 from typing import Final
 
 from latewood.errors import ClosedError, ClusterUnavailable, UsageError
-from latewood.replica.client_link import Link, open_link
-from latewood.replica.client_options import Address, ClientOptions
+from latewood.replica.client.link import Link, NotTrusted, open_link
+from latewood.replica.client.options import Address, ClientOptions
+from latewood.replica.client.verdict import Retry
 
 _HOPS_MAX: Final = 3
 """From a greeting to the leader that it names, and on; then the next attempt goes on."""
@@ -42,12 +43,20 @@ class Route:
         self._target = ""
         self._turn = 0
         self._closed = False
+        self._distrusted: set[str] = set()
+        """Of `addresses`, those at which a certificate was refused, since one was not."""
+
+    def leader_now(self) -> Link | None:
+        """Return the connection that `leader` would return at once, if there is one."""
+        link = self._links.get(self._target or self.addresses[self._turn % len(self.addresses)])
+        return link if link is not None and link.is_open else None
 
     async def leader(self) -> Link:
         """Return a connection to the node that most likely leads.
 
         Raises:
             ClusterUnavailable: it cannot be reached; the next call tries another.
+            NotTrusted: that is because of certificates, and at all other addresses too.
         """
         for _ in range(_HOPS_MAX):
             address = self._target or self.addresses[self._turn % len(self.addresses)]
@@ -56,8 +65,10 @@ class Route:
                 return known
             try:
                 link = await self.at(address)
-            except ClusterUnavailable:
+            except ClusterUnavailable as error:
                 self.leave(address)
+                if isinstance(error, NotTrusted) and not self._is_distrusted_by_all(address):
+                    raise ClusterUnavailable(str(error)) from error
                 raise
             welcome = link.greeted.result()
             if not welcome.leader_address or welcome.leader == welcome.node_id:
@@ -99,6 +110,13 @@ class Route:
             opening.add_done_callback(lambda _: self._opening.pop(address, None))
         return await asyncio.shield(opening)
 
+    def learn(self, verdict: Retry, asked: str) -> None:
+        """Take what an attempt says about who leads."""
+        if verdict.address:
+            self.go_to(verdict.address, asked)
+        elif verdict.leave and asked:
+            self.leave(asked)
+
     def go_to(self, address: str, asked: str) -> None:
         """Ask the node at `address` next, because the one that was asked says that it leads."""
         if self._target in ("", asked) or address == asked:
@@ -134,4 +152,13 @@ class Route:
             link.close()
             raise ClosedError("the client is closed; connect again")
         self._links[address] = link
+        self._distrusted.clear()
         return link
+
+    def _is_distrusted_by_all(self, address: str) -> bool:
+        """Note where a certificate was refused; if that is so everywhere, say so, and begin anew."""
+        self._distrusted.add(address)
+        if not self._distrusted.issuperset(self.addresses):
+            return False
+        self._distrusted.clear()
+        return True

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from latewood.errors import UsageError
-from latewood.replica.client_async import AsyncClient
-from latewood.replica.client_options import ClientOptions
-from latewood.replica.client_sync import Client
+from latewood.replica.client.asynchronous import AsyncClient
+from latewood.replica.client.options import ClientOptions
+from latewood.replica.client.synchronous import Client
 from latewood.replica.tls import Credentials, client_context
 
 TLS: TypeAlias = "ssl.SSLContext | Mapping[str, str | Path] | None"
@@ -49,6 +49,7 @@ def _options(fields: Mapping[str, Any]) -> ClientOptions:
 def _context(tls: TLS) -> ssl.SSLContext | None:
     if tls is None or isinstance(tls, ssl.SSLContext):
         return tls
-    if set(tls) != {"cert", "key", "ca"}:
+    given: object = tls  # A caller without a type checker may give anything.
+    if not isinstance(given, Mapping) or set(given) != {"cert", "key", "ca"}:
         raise UsageError("tls is an ssl.SSLContext, or names the files of a certificate: cert, key and ca")
     return client_context(Credentials(Path(tls["ca"]), Path(tls["cert"]), Path(tls["key"])))

@@ -1,0 +1,47 @@
+"""Whose directory it is, and that a node which lost what it had promised does not start."""
+
+from pathlib import Path
+
+import pytest
+
+from latewood.cli.place import check_rebuildable
+from latewood.clock import SystemClock
+from latewood.errors import CorruptError, UsageError
+from latewood.fs import PosixFS
+from latewood.replica.config import NodeConfig, load_config
+from latewood.replica.founding import check_owner, found_node, join_node
+from latewood.replica.recovery import NodeLayout
+from latewood.replica.repair import repair_node
+
+
+def config_of(root: Path) -> NodeConfig:
+    path = root / "node.toml"
+    path.write_text(
+        'cluster_id = "c"\nnode_id = 1\ndata = "data"\nlisten = "127.0.0.1:7999"\n[peers]\n1 = "127.0.0.1:7999"\n'
+    )
+    return load_config(path)
+
+
+@pytest.mark.parametrize("make", [found_node, join_node])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_node_without_its_parent_log_does_not_start(tmp_path: Path, make: object, whole: bool) -> None:  # noqa: FBT001
+    config, fs = config_of(tmp_path), PosixFS()
+    (found_node if make is found_node else join_node)(config, fs, SystemClock())
+    check_owner(config, fs)
+    parent = NodeLayout(config.data).parent
+    fs.remove_tree(parent)
+    if not whole:
+        parent.mkdir()
+    with pytest.raises(CorruptError, match=r"parent log of this node is gone.*replaced, not mended"):
+        check_owner(config, fs)
+    with pytest.raises(CorruptError, match="replaced, not mended"):
+        repair_node(config, fs, SystemClock())
+
+
+def test_nobody_rebuilds_a_log_of_a_node(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    found_node(config, PosixFS(), SystemClock())
+    with pytest.raises(UsageError, match="latewood cluster repair"):
+        check_rebuildable(NodeLayout(config.data).parent, is_catalog=False)
+    with pytest.raises(UsageError, match="latewood cluster repair"):
+        check_rebuildable(NodeLayout(config.data).partitions / "7-3", is_catalog=False)
