@@ -4,6 +4,7 @@ mod appender;
 mod batch;
 mod block;
 mod columns;
+mod commands;
 mod deal;
 mod disk;
 mod door;
@@ -35,6 +36,8 @@ mod _native {
     use super::appender::Appender;
     #[pymodule_export]
     use super::columns::columns;
+    #[pymodule_export]
+    use super::commands::split_commands;
     #[pymodule_export]
     use super::crc32c;
     #[pymodule_export]

@@ -51,8 +51,14 @@ class Member:
             on_reads=self.reads.extend,
         )
 
+    def turn(self) -> list[Write]:
+        writes = self.driver.take()
+        while self.driver.hand_on():
+            writes += self.driver.take()
+        return writes
+
     def pump(self) -> None:
-        while writes := self.driver.turn():
+        while writes := self.turn():
             if self.is_slow:
                 self.writing += writes
                 return
@@ -127,12 +133,12 @@ def test_a_follower_answers_only_when_its_write_is_durable() -> None:
     (append,) = [message for message in cluster[1].outbox if message.to == 2]
     follower = cluster[2]
     follower.engine.step(1, [append.data])
-    (write,) = follower.driver.turn()
+    (write,) = follower.turn()
     assert [entry.data for entry in write.entries] == [b"a"]
     assert write.must_sync
     assert not follower.outbox
     follower.engine.step(1, [append.data])  # It comes twice: the answer must not overtake the write either.
-    (second,) = follower.driver.turn()
+    (second,) = follower.turn()
     assert second.is_empty
     assert not follower.outbox
     follower.driver.written(2)
@@ -149,10 +155,10 @@ def test_a_commit_is_written_with_what_comes_next() -> None:
     cluster[2].engine.step(1, [append.data])
     cluster[2].pump()
     leader.engine.step(2, [cluster[2].outbox[-1].data])
-    assert leader.driver.turn() == []  # Node 2 has it: it is committed, and that alone is no reason to write.
+    assert leader.turn() == []  # Node 2 has it: it is committed, and that alone is no reason to write.
     assert cluster.data(1) == [b"a"]
     leader.engine.propose([b"b"])
-    (write,) = leader.driver.turn()
+    (write,) = leader.turn()
     assert write.hard_state is not None
     assert write.hard_state.commit == leader.handed_on[-1].index
 

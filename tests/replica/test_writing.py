@@ -23,6 +23,11 @@ class Desk:
             self.node.machine, self.node.clock, lambda data, pending: self.proposed.append((data, pending)), 1 << 30
         )
 
+    def settle(self, place: int, index: int, *, routed: bool = True) -> None:
+        self.writer.settle([(self.proposed[place][1], index)])
+        if routed:
+            self.writer.forget_settled()
+
     def append(self, number: int, payloads: Sequence[bytes], client: bytes = CLIENT) -> list[Answer]:
         answers: list[Answer] = []
         self.writer.append(WriteRequest(2, client, number, payloads), answers.append)
@@ -41,7 +46,7 @@ def test_a_large_request_is_several_commands_and_is_answered_with_the_last() -> 
     assert [(one.partition_log_index, one.last_index) for one in commands] == [(1, 2), (3, 4), (5, 5)]
     for place in range(3):
         assert answers == []
-        desk.writer.settle([(desk.proposed[place][1], place)], routed=True)
+        desk.settle(place, place)
     assert answers == [[1, 2, 3, 4, 5]]
 
 
@@ -54,7 +59,7 @@ def test_a_second_teardown_joins_the_first_and_nothing_is_taken_until_it_is_done
     (refused,) = desk.append(1, [b"x"])
     assert isinstance(refused, Refused)
     assert refused.retryable
-    desk.writer.settle([(desk.proposed[0][1], 2)], routed=True)
+    desk.settle(0, 2)
     assert (first, second) == ([[]], [[]])
     assert desk.append(1, [b"x"]) == []
 
@@ -63,7 +68,7 @@ def test_a_repetition_is_answered_also_while_only_the_partitions_do_not_know_of_
     """A thread that makes the partition may still have it: whoever joined the first then would wait for ever."""
     desk = Desk()
     first = desk.append(1, [b"a"])
-    desk.writer.settle([(desk.proposed[0][1], 1)], routed=False)
+    desk.settle(0, 1, routed=False)
     assert first == desk.append(1, [b"a"]) == [[1]]
     assert len(desk.proposed) == 1
 
@@ -72,7 +77,7 @@ def test_a_second_teardown_is_answered_also_while_only_the_partitions_do_not_kno
     desk = Desk()
     desk.node.write(2, b"a")
     first = desk.tear_down()
-    desk.writer.settle([(desk.proposed[0][1], 2)], routed=False)
+    desk.settle(0, 2, routed=False)
     assert first == desk.tear_down() == [[]]
 
 
@@ -81,7 +86,7 @@ def test_what_was_done_is_answered_though_it_would_be_refused_now() -> None:
     desk.append(1, [b"large"])
     desk.node.append([desk.node.entry(2, b"large")])
     desk.node.machine.answers.note([(1, decode_commands(desk.proposed[0][0])[0])])
-    desk.writer.settle([(desk.proposed[0][1], 1)], routed=True)
+    desk.settle(0, 1)
     desk.writer._payload_bytes_max = 1
     assert desk.append(1, [b"large"]) == [[1]]
 
@@ -94,7 +99,7 @@ def test_clients_on_their_way_count_for_the_table_of_clients() -> None:
     for number in range(CLIENTS_MAX - 1):
         desk.append(1, [b"x"], number.to_bytes(16, "big"))
         book.note([(number + 2, decode_commands(desk.proposed[-1][0])[0])])
-        desk.writer.settle([(desk.proposed[-1][1], number + 2)], routed=True)
+        desk.settle(-1, number + 2)
     assert desk.append(1, [b"x"], b"y" * 16) == [], "the last that there is room for"
     (refused,) = desk.append(1, [b"x"], b"z" * 16)
     assert isinstance(refused, Refused)

@@ -77,11 +77,13 @@ Format: docs/format/entry.md
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from latewood.errors import CorruptError, UnsupportedVersion
 from latewood.format.checked import Frame
+from latewood.kernel import split_commands
 
 HEAD_SIZE: Final = 24
 VOTE_SIZE: Final = 8
@@ -273,31 +275,12 @@ def decode_commands(data: bytes, path: Path = Path("entry"), offset: int = 0) ->
         CorruptError: they are cut short, or ask for something that we do not know.
         UnsupportedVersion: a later program wrote them.
     """
-    commands, start, end = list[Command](), 0, len(data)
-    while start < end:
-        if data[start] != VERSION:
-            raise UnsupportedVersion("command", data[start], path)
-        if end - start < COMMAND_SIZE:
-            raise _cut_command(path, offset)
-        _, action, request_bytes, count, partition_id, first, timestamp_ns, size = _COMMAND.unpack_from(data, start)
-        at = start + COMMAND_SIZE + request_bytes
-        stop, record = start + size, at + 4 * count
-        if stop > end or record > stop or action not in _ACTIONS:
-            raise _cut_command(path, offset)
-        request = data[start + COMMAND_SIZE : at]
-        if count == 1:
-            payloads = [data[record:stop]]
-            record += _LENGTH.unpack_from(data, at)[0]
-        else:
-            payloads = []
-            for length in struct.unpack_from(f"<{count}I", data, at):
-                payloads.append(data[record : record + length])
-                record += length
-        if record != stop:
-            raise _cut_command(path, offset)
-        commands.append(Command(partition_id, first, payloads, timestamp_ns, request, action))
-        start = stop
-    return commands
+    commands, end = split_commands(data, VERSION)
+    if end < len(data):
+        if data[end] != VERSION:
+            raise UnsupportedVersion("command", data[end], path)
+        raise CorruptError("a command that is cut short, or has an unknown action", path, offset)
+    return list(map(_command, commands))
 
 
 def tears_down(data: bytes) -> bool:
@@ -363,12 +346,8 @@ def decode_chunk(raw: bytes, path: Path, offset: int) -> Chunk:
 
 
 _KINDS: Final = frozenset(RecordKind)
-_ACTIONS: Final = frozenset(Action)
 _CHUNK_KINDS: Final = frozenset(ChunkKind)
-
-
-def _cut_command(path: Path, offset: int) -> CorruptError:
-    return CorruptError("a command that is cut short, or has an unknown action", path, offset)
+_command: Final = partial(tuple.__new__, Command)  # half the price of Command._make, and there are many
 
 
 def _pack_frame(size: int) -> Frame:

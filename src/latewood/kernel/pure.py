@@ -7,6 +7,7 @@ from typing import Final
 
 from latewood.kernel.pure_appender import Appender
 from latewood.kernel.pure_columns import EXT_IDS, KEYS, LENGTHS, PAYLOADS, TIMESTAMPS, columns
+from latewood.kernel.pure_commands import split_commands
 from latewood.kernel.pure_deal import deal
 from latewood.kernel.pure_door import Door, largest
 from latewood.kernel.pure_futex import arm, wait, wake_all
@@ -56,6 +57,7 @@ __all__ = [
     "nonzero_end",
     "scan",
     "skip",
+    "split_commands",
     "verify",
     "wait",
     "wake_all",

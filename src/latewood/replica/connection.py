@@ -1,6 +1,6 @@
 """One connection between nodes, or of a client to a node: messages in, messages out.
 
-What is sent in one turn of the event loop leaves in one write.  Whoever does not read what we send is not read any more
+The first that is sent in a turn of the event loop leaves at once, all others of it in one more write.  Whoever does not read what we send is not read any more
 until it does, so nobody can make us keep answers without end.
 
 Owned by the event loop's thread.
@@ -32,6 +32,7 @@ class Connection(asyncio.Protocol):
         self._buffer = FrameBuffer()
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._has_sent = False
         self._reason = ""
         self.node_id = 0
         """Who is there, once that is known; 0: a client, or nobody yet."""
@@ -64,10 +65,13 @@ class Connection(asyncio.Protocol):
 
     def send_frame(self, frame: bytes) -> None:
         """Send what `encode_frame` returned."""
-        if not self._out:
+        if self._has_sent:
+            self._out.append(frame)
+            self._out_bytes += len(frame)
+        elif self._transport is not None and not self._transport.is_closing():
+            self._has_sent = True
             self._loop.call_soon(self._flush)
-        self._out.append(frame)
-        self._out_bytes += len(frame)
+            self._transport.write(frame)
 
     def close(self, reason: str) -> None:
         """Close, after what was sent has left."""
@@ -117,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._on_close(self, self._reason or (str(exc) if exc else "the other end closed the connection"))
 
     def _flush(self) -> None:
+        self._has_sent = False
         if self._out and self._transport is not None and not self._transport.is_closing():
             self._transport.write(b"".join(self._out))
         self._out.clear()

@@ -235,7 +235,7 @@ class Core:
 
     def on_settled(self, done: list[tuple[Pending, int]], lost: list[Pending]) -> None:
         """Answer requests."""
-        self.writer.settle(done, routed=not self.is_lent)
+        self.writer.settle(done)
         if lost:
             self._when_ours(lambda: self.writer.lose(lost))
 
@@ -270,6 +270,8 @@ class Core:
                 return
             self._handed.popleft()
             self._after_routing()
+        if not self.is_lent:
+            self.writer.forget_settled()
         self._look_at_role()
 
     def _is_kept(self, index: int) -> bool:
@@ -357,7 +359,6 @@ class Core:
         self._bring_up_books()
         self.raft.act(self._route)
         if not self.is_lent:
-            self.writer.forget_settled()
             self.collect()
             self._run_requests()
 

@@ -99,11 +99,13 @@ class Driver:
         self.conf, self.conf_index = recovered.conf, recovered.conf_index
         self._send, self._hand_on, self._on_reads = send, hand_on, on_reads
         self._writing: deque[Write] = deque()
+        self._committed: list[list[Entry]] = []
+        """To be handed on."""
         self._unwritten: HardState | None = None
         """How far is committed: written with what comes next, for a write of its own would hold that up."""
 
-    def turn(self) -> list[Write]:
-        """Do all that can be done at once, and return what is to be written, in this order."""
+    def take(self) -> list[Write]:
+        """Do all that can be done at once but for `hand_on`, and return what is to be written, in this order."""
         writes: list[Write] = []
         while self.engine.has_ready():
             write = self._take()
@@ -118,8 +120,19 @@ class Driver:
                 writes.append(write)
         return writes
 
+    def hand_on(self) -> bool:
+        """Hand committed entries on, which may take a while: best while the disk writes.  Say whether there were any.
+
+        There may be more to take after that.
+        """
+        committed, self._committed = self._committed, []
+        for entries in committed:
+            self._hand_on(entries)
+            self.engine.on_applied(entries[-1].index)
+        return bool(committed)
+
     def written(self, count: int) -> None:
-        """Say that the next `count` writes are durable; call `turn` again after this."""
+        """Say that the next `count` writes are durable; call `take` again after this."""
         for _ in range(count):
             self._finish(self._writing.popleft())
 
@@ -137,6 +150,7 @@ class Driver:
         if ready.read_states:
             self._on_reads(ready.read_states)
         if ready.snapshot:
+            self.hand_on()  # What lies before it comes before it.
             self.conf_index, self.conf = ready.snapshot.index, ready.snapshot.conf
         confs = self._commit(ready.committed) if ready.committed else []
         return Write(
@@ -162,8 +176,7 @@ class Driver:
         confs = [(entry.index, self.engine.apply_change(entry)) for entry in changes]
         if confs:
             self.conf_index, self.conf = confs[-1]
-        self._hand_on(committed)
-        self.engine.on_applied(committed[-1].index)
+        self._committed.append(committed)
         return confs
 
 
@@ -323,11 +336,13 @@ class EngineLoop(Generic[_Token]):
 
     def _take_turn(self) -> None:
         self._take_in()
-        self._queue += self.driver.turn()
+        self._queue += self.driver.take()
         for fetch in self.driver.fetches():
             self._fetch(fetch)
         if not self._is_writing and (self._queue or self._actions):
             self._write()
+        if self.driver.hand_on() and self.engine.has_ready():
+            self.wake()
 
     def _take_in(self) -> None:
         received, self._received = self._received, {}
@@ -351,10 +366,10 @@ class EngineLoop(Generic[_Token]):
         if self.driver.role == Role.LEADER and not self._will_tell:
             self._will_tell = True
             self._loop.call_later(_NEWS_S, self._tell_commit)
-        self._host.hand_on(entries)
         done, lost = self.proposals.settle(entries)
         if done or lost:
-            self._host.on_settled(done, lost)
+            self._host.on_settled(done, lost)  # First: who waits for it need not wait for the partitions, too.
+        self._host.hand_on(entries)
 
     def _tell_commit(self) -> None:
         self._will_tell = False

@@ -130,18 +130,13 @@ class Writer:
         pending = self._tearing_down[partition] = Pending((partition, b"", 0), [], 1, 0, [answering])
         self._propose(encode_command(Command(partition, 0, (), self._clock.now_ns(), action=Action.TEAR_DOWN)), pending)
 
-    def settle(self, done: Iterable[tuple[Pending, int]], *, routed: bool) -> None:
-        """Take note of entries that are committed.
-
-        `routed`: whether the partitions have them; if not, call `forget_settled` when they do.
-        """
+    def settle(self, done: Iterable[tuple[Pending, int]]) -> None:
+        """Take note of entries that are committed; call `forget_settled` when the partitions have them."""
         for pending, _ in done:
             pending.missing -= 1
             if not pending.missing:
                 pending.answer(pending.indices)
                 self._settled.append(pending)
-        if routed:
-            self.forget_settled()
 
     def forget_settled(self) -> None:
         """Forget what was answered: the partitions know of it by now."""

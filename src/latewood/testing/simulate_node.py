@@ -113,13 +113,15 @@ class Node:
 
     def pump(self) -> None:
         """Do all that the engine wants now."""
-        self._queue += self.driver.turn()
+        self._queue += self.driver.take()
         if self.is_leader:
             self._world.truth.lead(self.node, self.driver.term)
         for fetch in self.driver.fetches():
             self._world.fetch_later(self, fetch.token, self.storage.store.read(fetch.low, fetch.high, fetch.bytes_max))
         if self._queue and not self._writing:
             self._begin_writing()
+        if self.is_up and self.driver.hand_on() and self.engine.has_ready():
+            self.pump()
 
     def disk_done(self) -> None:
         """Take note that what was being written is durable."""
