@@ -133,7 +133,6 @@ def deal(
     seed: int,
     key_bytes_max: int,
 ) -> list[tuple[int, _Bytes, _Bytes, int, _Bytes]]: ...
-
 def split_commands(data: bytes, version: int) -> tuple[list[tuple[int, int, list[bytes], int, bytes, int]], int]: ...
 
 # The Raft core, which has no pure twin; `latewood.replica.raft_rs` is its only user.

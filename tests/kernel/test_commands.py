@@ -11,9 +11,8 @@ from tests.kernel.conftest import native
 
 NATIVE = native()
 u64s = st.integers(0, 2**64 - 1)
-commands = st.builds(
-    Command, u64s, u64s, st.lists(st.binary(max_size=20), max_size=4), u64s, st.binary(max_size=30), st.sampled_from([1, 2])
-)
+records = st.lists(st.binary(max_size=20), max_size=4)
+commands = st.builds(Command, u64s, u64s, records, u64s, st.binary(max_size=30), st.sampled_from([1, 2]))
 TWO = encode_command(Command(7, 1, [b"", b"abc"], 5, b"name")) + encode_command(Command(2**64 - 1, 9, [b"x"]))
 
 

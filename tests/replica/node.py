@@ -69,14 +69,14 @@ class Node:
         data = self.command(partition_id, *payloads)
         return Entry(index or self.store.last_index + 1, 1, EntryKind.NORMAL, data)
 
-    def command(self, partition_id: int, *payloads: bytes) -> bytes:
+    def command(self, partition_id: int, *payloads: bytes, request: bytes = b"") -> bytes:
         at = self.next.get(partition_id, 1)
         self.next[partition_id] = at + len(payloads)
-        return encode_command(Command(partition_id, at, payloads, self.clock.now_ns()))
+        return encode_command(Command(partition_id, at, payloads, self.clock.now_ns(), request))
 
-    def write_together(self, *requests: tuple[int, Sequence[bytes]]) -> None:
+    def write_together(self, *requests: tuple[int, Sequence[bytes]], request: bytes = b"") -> None:
         """As `write`, with one entry for all of it."""
-        data = b"".join(self.command(partition_id, *payloads) for partition_id, payloads in requests)
+        data = b"".join(self.command(partition_id, *payloads, request=request) for partition_id, payloads in requests)
         self.append([Entry(self.store.last_index + 1, 1, EntryKind.NORMAL, data)])
         self.commit()
 

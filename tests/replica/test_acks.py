@@ -105,6 +105,18 @@ def test_a_late_acknowledgement_never_counts_for_the_next_life_of_a_partition(
         assert tracker.quorum_index(7) <= sum(at <= min(claimed.values()) for at in life)
 
 
+def test_what_enough_nodes_have_by_the_time_that_somebody_looks_was_never_pending() -> None:
+    tracker = AckTracker([1, 2, 3])
+    tracker.landed_late([(7, 1, 1, 11), (8, 1, 3, 12), (7, 2, 2, 13)])
+    tracker.acknowledge_through(1, 12)
+    tracker.acknowledge_through(2, 13)
+    assert (tracker.quorum_index(7), tracker.quorum_index(8)) == (1, 3)
+    assert tracker.pending_global_min() == 13
+    tracker.acknowledge_through(3, 13)
+    assert tracker.pending_global_min() is None
+    assert tracker.quorum_index(7) == 2
+
+
 def test_every_two_majorities_meet() -> None:
     for count in range(1, 8):
         members = range(count)

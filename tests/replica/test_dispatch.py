@@ -60,6 +60,14 @@ class Books:
             self.dispatcher.record_applied(key, self.applied[key])
             self.model[key] = [one for one in self.model[key] if one[0] > self.applied[key]]
 
+    def log(self, key: int, number: int) -> None:
+        """As `commit`, and `apply` of all that is committed: for a partition whose log is its state."""
+        first, last = self.committed[key] + 1, min(self.committed[key] + number, self.following[key] - 1)
+        if self.applied[key] == self.committed[key] and first <= last:
+            self.committed[key] = self.applied[key] = last
+            self.dispatcher.record_logged([(key, first, last, 99)])
+            self.model[key] = [one for one in self.model[key] if one[0] > last]
+
     def withdraw(self, key: int, number: int) -> None:
         if self.model[key]:
             index = max(self.committed[key] + 1, self.following[key] - number)
@@ -87,7 +95,7 @@ class Books:
         assert (whole.ops, whole.bytes) == (sum(load.ops for load in loads), sum(load.bytes for load in loads))
 
 
-STEPS = st.sampled_from(["admit", "commit", "apply", "withdraw", "forget", "lead"])
+STEPS = st.sampled_from(["admit", "commit", "apply", "log", "withdraw", "forget", "lead"])
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 2), st.integers(1, 5)), max_size=60))

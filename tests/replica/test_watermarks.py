@@ -109,6 +109,18 @@ def test_truncation_comes_to_the_end_once_all_is_done(story: Steps) -> None:
     assert history.marks.truncatable_to() == len(history.entries)
 
 
+def test_what_was_flushed_while_more_came_may_be_forgotten() -> None:
+    marks = Watermarks()
+    marks.record_parent_durable(9)
+    for at in (1, 2, 3):
+        marks.record_logged([(7, at, at, at)])
+        marks.record_passed(at)
+    marks.record_flushed(7, 2, 2)
+    assert marks.flushed_floor() == 2
+    marks.record_flushed(7, 3)
+    assert marks.flushed_floor() == 3
+
+
 # -- planted bugs -----------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ docs/crash-safety.md, "cleanup".
 """
 
 # ruff: noqa: SLF001 - the same layer: this is what `Log` would have, were it not for the queue that inherits it
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +66,11 @@ def sweep_head(log: Log) -> None:
     left = [path for path in old if log._layout.relative(path) not in known]
     if left:
         log._writer.remove_files(left)
+
+
+def quick_append(log: Log) -> Callable[[bytes, int, int | None], int]:
+    """Return what appends a record, with its ext_id and its time, if that takes no waiting, and else returns -1."""
+    return log._writer.try_append
 
 
 def room_bytes(log: Log) -> int:

@@ -13,9 +13,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from latewood.replica.machine import Run
+from latewood.replica.machine import Placed, Run
 from latewood.replica.quorum import Majority, Quorum, quorum_index
+
+_LATE_MAX: Final = 16_384
+"""What has landed and was not looked at, at the most."""
 
 
 @dataclass(slots=True)
@@ -37,17 +41,19 @@ class AckTracker:
         self._through: dict[int, int] = {}
         """Up to which global index a node has everything."""
         self._is_settled = True
+        self._late: list[Placed] = []
+        """Landed, and not yet among the pending: mostly, enough nodes have it by the time that somebody looks."""
 
     def landed(self, partition_id: int, runs: Sequence[Run]) -> None:
         """Know of entries; those that are known already change nothing."""
-        acks = self._partitions.get(partition_id) or self._partitions.setdefault(partition_id, _Acks())
-        for run in runs:
-            if run.last > acks.highest:
-                assert not acks.highest or run.first <= acks.highest + 1, "entries of a partition land without gaps"
-                acks.highest = run.last
-                if run.last > acks.quorum:
-                    acks.pending.append(run)
+        self.landed_late([(partition_id, *run) for run in runs])
+
+    def landed_late(self, placed: Sequence[Placed]) -> None:
+        """Know of entries of several partitions, in order; they are looked at when somebody wants to know."""
+        self._late += placed
         self._is_settled = False
+        if len(self._late) > _LATE_MAX:
+            self.settle()
 
     def acknowledge(self, node: int, partition_id: int, index: int) -> int:
         """Note that a node has everything of a partition up to `index`; return the partition's quorum index."""
@@ -75,6 +81,7 @@ class AckTracker:
         if self._is_settled:
             return
         self._is_settled = True
+        self._take_in_late()
         for acks in self._partitions.values():
             if acks.pending:
                 for node, through in self._through.items():
@@ -85,6 +92,7 @@ class AckTracker:
 
     def forget(self, partition_id: int) -> None:
         """Forget a partition that was torn down."""
+        self.settle()
         self._partitions.pop(partition_id, None)
 
     def quorum_index(self, partition_id: int) -> int:
@@ -106,6 +114,22 @@ class AckTracker:
         """Return the global index of the oldest such entry of all; None if there is none."""
         self.settle()
         return _least(acks.pending[0].global_index for acks in self._partitions.values() if acks.pending)
+
+    def _take_in_late(self) -> None:
+        late, self._late = self._late, []
+        reached = quorum_index(self._quorum, self._through, self._members)  # By all partitions, whatever is in them.
+        for partition_id, first, last, global_index in late:
+            acks = self._partitions.get(partition_id)
+            if acks is None:
+                acks = self._partitions[partition_id] = _Acks()
+            if last <= acks.highest:
+                continue
+            assert not acks.highest or first <= acks.highest + 1, "entries of a partition land without gaps"
+            acks.highest = last
+            if global_index <= reached and not acks.pending:
+                acks.quorum = max(acks.quorum, last)
+            elif last > acks.quorum:
+                acks.pending.append(Run(first, last, global_index))
 
     def _settle(self, acks: _Acks) -> int:
         acks.quorum = max(acks.quorum, quorum_index(self._quorum, acks.by_node, self._members))

@@ -14,7 +14,7 @@ client gives up well before that.
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,12 @@ CLIENTS_MAX: Final = 1_024
 
 CLIENT_SILENT_NS: Final = 15 * 60 * 1_000_000_000
 """After so long nobody waits for an answer any more; three times the longest patience of our client."""
+
+_LATE_MAX: Final = 16_384
+"""Commands that are written down at the most before they are taken in."""
+
+_Note: TypeAlias = tuple[bytes, int, int, int]
+"""The name of a request, the index of its first record, their number, and when."""
 
 _NAME: Final = struct.Struct(f"<{CLIENT_ID_BYTES}sQ")
 
@@ -66,21 +72,28 @@ class Answers:
 
     def note(self, client_id: bytes, request_id: int, indices: range, timestamp_ns: int) -> None:
         """Note that the records at these indices were appended for a request.  In the order of the entries."""
-        client = self._clients.pop(client_id, None) or _Client()
-        self._clients[client_id] = client
+        clients = self._clients
+        client = clients.get(client_id)
+        if client is None:
+            client = clients[client_id] = _Client()
+        elif len(clients) > 1:
+            clients[client_id] = clients.pop(client_id)
         client.last_ns = max(client.last_ns, timestamp_ns)
-        if request_id > client.highest:
+        runs = client.runs
+        if request_id > client.highest:  # Mostly: a new request.
             client.highest = request_id
+            runs[request_id] = (indices,)
             low = request_id - REQUEST_WINDOW
-            while client.runs and (oldest := next(iter(client.runs))) <= low:
-                del client.runs[oldest]
-        if request_id > client.highest - REQUEST_WINDOW:
-            known = client.runs.get(request_id, ())
+            while (oldest := next(iter(runs))) <= low:
+                del runs[oldest]
+        elif request_id > client.highest - REQUEST_WINDOW:
+            known = runs.get(request_id, ())
             if known and known[-1].stop == indices.start:
-                client.runs[request_id] = (*known[:-1], range(known[-1].start, indices.stop))
+                runs[request_id] = (*known[:-1], range(known[-1].start, indices.stop))
             else:
-                client.runs[request_id] = (*known, indices)
-        self._forget(timestamp_ns)
+                runs[request_id] = (*known, indices)
+        if len(clients) > 1:
+            self._forget(timestamp_ns)
 
     def find(self, client_id: bytes, request_id: int) -> list[int] | None:
         """Return the indices of the records that a request has appended; None if it is too old to tell."""
@@ -133,18 +146,25 @@ class Answers:
 
 
 class AnswerBook:
-    """The answers of all partitions.  Owned by whoever owns the partitions."""
+    """The answers of all partitions.  Owned by whoever owns the partitions.
+
+    What is noted is only written down until somebody asks for the partition: followers are asked rarely.
+    """
 
     def __init__(self, through: int = 0) -> None:
         self._through = through
         """Entries up to this global index are in it: of a snapshot, when they are replayed."""
         self._partitions: dict[int, Answers] = {}
+        self._late: dict[int, list[_Note]] = {}
+        self._late_count = 0
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._partitions)
+        return iter(self._partitions.keys() | self._late.keys())
 
     def __getitem__(self, partition_id: int) -> Answers:
         """Return the answers of a partition, which may be none."""
+        if partition_id in self._late:
+            self._take_in(partition_id)
         known = self._partitions.get(partition_id)
         return Answers() if known is None else known
 
@@ -155,17 +175,31 @@ class AnswerBook:
 
     def note(self, commands: Iterable[tuple[int, Command]]) -> None:
         """Note committed commands with their global indices, in order; what a snapshot has told of changes nothing."""
+        through, late = self._through, self._late
         for global_index, command in commands:
             partition_id, first, payloads, timestamp_ns, request, _ = command
-            if global_index <= self._through or len(request) != _NAME.size:
+            if global_index <= through or len(request) != _NAME.size:
                 continue
-            answers = self._partitions.get(partition_id)
-            if answers is None:
-                answers = self._partitions[partition_id] = Answers()
-            client_id, request_id = _NAME.unpack(request)
-            answers.note(client_id, request_id, range(first, first + len(payloads)), timestamp_ns)
+            notes = late.get(partition_id)
+            if notes is None:
+                notes = late[partition_id] = []
+            notes.append((request, first, len(payloads), timestamp_ns))
+            self._late_count += 1
+        if self._late_count > _LATE_MAX:
+            for partition_id in list(late):
+                self._take_in(partition_id)
+            self._late_count = 0
 
     def forget(self, partition_id: int, global_index: int) -> None:
         """Forget a partition that was torn down at an entry."""
         if global_index > self._through:
             self._partitions.pop(partition_id, None)
+            self._late.pop(partition_id, None)
+
+    def _take_in(self, partition_id: int) -> None:
+        answers = self._partitions.get(partition_id)
+        if answers is None:
+            answers = self._partitions[partition_id] = Answers()
+        for request, first, count, timestamp_ns in self._late.pop(partition_id):
+            client_id, request_id = _NAME.unpack(request)
+            answers.note(client_id, request_id, range(first, first + count), timestamp_ns)

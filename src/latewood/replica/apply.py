@@ -81,6 +81,8 @@ class Applier:
         self._machine_wait_ms = machine_wait_ms
         self._schedule = ApplySchedule(policy, batch_max)
         self._partitions: dict[int, _Worked] = {}
+        self.logs: dict[int, PartitionLogStore] = {}
+        """The partitions whose log is their state: their machines are never called.  Its owner's alone."""
         self._events: deque[Progress | Alert] = deque()
         self.damage: CorruptError | None = None
         """What was read of a partition's log and is damaged: the node must stop."""
@@ -96,6 +98,8 @@ class Applier:
             self._partitions[log.partition_id] = _Worked(machine, log)
             self._schedule.open(log.partition_id, applied, log.next_index - 1)
             self._lock.notify()
+        if machine.log_is_state:
+            self.logs[log.partition_id] = log
 
     def offer(self, partition_id: int, entries: Sequence[PartitionEntry], *, keep: bool = True) -> None:
         """Hand on entries that the partition's log holds by now; with `keep` they stay in memory until applied.
@@ -200,6 +204,7 @@ class Applier:
             self._schedule.forget(partition_id)
             del self._partitions[partition_id]
             worked.is_left = not is_still
+        self.logs.pop(partition_id, None)
         if worked.is_left:
             _logger.error("partition %d is torn down, and its machine hangs: it is left to itself", partition_id)
             if self._threads:

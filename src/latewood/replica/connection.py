@@ -1,7 +1,7 @@
 """One connection between nodes, or of a client to a node: messages in, messages out.
 
-The first that is sent in a turn of the event loop leaves at once, all others of it in one more write.  Whoever does not read what we send is not read any more
-until it does, so nobody can make us keep answers without end.
+The first that is sent in a turn of the event loop leaves at once, all others of it in one more write.  Whoever does not
+read what we send is not read any more until it does, so nobody can make us keep answers without end.
 
 Owned by the event loop's thread.
 """

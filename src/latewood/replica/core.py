@@ -65,6 +65,7 @@ class Core:
         self.parent_bytes = 0
         """Of entries that were handed on since the last snapshot was begun."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="latewood-partitions")
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="latewood-aside")
         self._is_lent = False
         self.is_closed = False
         """Whether it has ended; looked at by the thread that has the partitions, too."""
@@ -174,6 +175,10 @@ class Core:
             self._is_lent = False
             self._go_on()
 
+    async def aside(self, work: Callable[[], None]) -> None:
+        """Have a thread do what may be done while the partitions are at work; closing waits for it."""
+        await self._loop.run_in_executor(self._aside, work)
+
     def fail(self, error: BaseException) -> None:
         """Stop, because of what happened beside the engine."""
         self.raft.fail(error)
@@ -187,12 +192,13 @@ class Core:
 
     def note(self, events: Sequence[Progress | Alert]) -> None:
         """Tell those who wait for it what the machines have done."""
-        moved = {event.partition_id for event in events}
+        moved = self.machine.moved()
+        moved.update([event.partition_id for event in events])
         if self.barriers.is_waiting:
             for partition_id in moved:
                 self.barriers.applied(partition_id)
         if moved:
-            self._around.on_applied(list(moved))
+            self._around.on_applied(moved)
 
     async def close(self) -> None:
         """Stop, and release everything.
@@ -214,6 +220,7 @@ class Core:
 
     def _release(self) -> None:
         self._thread.shutdown()
+        self._aside.shutdown()
         close_node(self.node)
 
     # -- from the engine ----------------------------------------------------------------------------------
@@ -258,6 +265,12 @@ class Core:
         while self._handed and not self._is_lent and not self.is_closed:
             routed = self.parts.watermarks.routed
             entries = self._handed[0] = [entry for entry in self._handed[0] if entry.index > routed]
+            if quick := self.machine.route_quickly(entries, self.store.durable_index):
+                entries = self._handed[0] = entries[quick:]
+            if not entries:
+                self._handed.popleft()
+                self._after_routing()
+                continue
             if any(entry.tears_down for entry in entries) and not self._is_kept(entries[-1].index):
                 return
             if (count := slow_count(entries, self._has_room)) is not None:

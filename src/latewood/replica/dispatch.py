@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from latewood.errors import Overloaded
 from latewood.format.entry import Action, Command
 from latewood.limits import MiB
+from latewood.replica.machine import Placed
 
 _MS: Final = 1_000_000
 
@@ -158,6 +159,11 @@ class _Backlog:
     is_frozen: bool = False
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in hand, and nothing is to be refused."""
+        return not (self.stretches or self.is_frozen or self.is_throttled) and self.next_life is None
+
+    @property
     def load(self) -> Load:
         oldest_ns = self.stretches[0].since_ns if self.stretches else None
         return Load(self.ops, self.bytes, oldest_ns, max(0, self.committed - self.applied))
@@ -182,18 +188,11 @@ class Dispatcher:
         Raises:
             Overloaded: a limit would be passed; nothing was reserved.
         """
-        backlog = self._partitions.get(partition_id) or _Backlog()
-        adds = Load(ops, size)
-        whole = Load(self._ops, self._bytes) if self._whole.age_max_ms is None else self.whole()
-        signals = self._signals(partition_id) if self._signals else ()
-        refused = (
-            self._flagged(partition_id, backlog)
-            or refusal(partition_id, backlog.load, adds, self._limits, now_ns, signals)
-            or refusal(None, whole, adds, self._whole, now_ns)
-        )
-        if refused:
-            raise refused
-        self._partitions[partition_id] = backlog
+        backlog = self._partitions.get(partition_id)
+        if backlog is None or not (backlog.is_idle and self._is_roomy(ops, size)):
+            backlog = backlog or _Backlog()
+            self._check(partition_id, backlog, Load(ops, size), now_ns)
+            self._partitions[partition_id] = backlog
         first = backlog.next_index
         self._add(backlog, _Stretch(first, first + ops - 1, size, now_ns))
         return range(first, first + ops)
@@ -248,6 +247,8 @@ class Dispatcher:
         """Note that a partition has applied everything up to `index`: only this shrinks its backlog."""
         backlog = self._partitions.get(partition_id) or self._partitions.setdefault(partition_id, _Backlog())
         stretches = backlog.stretches
+        if stretches and stretches[0].last == index:  # Mostly: what was admitted together is applied together.
+            self._drop(backlog, stretches.popleft())
         while stretches and stretches[0].first <= index:
             dropped = stretches.popleft()
             self._drop(backlog, dropped)
@@ -260,6 +261,19 @@ class Dispatcher:
         if index >= backlog.next_index:
             backlog.next_index = index + 1
         self._judge(backlog)
+
+    def record_logged(self, placed: Iterable[Placed]) -> None:
+        """Note what partitions got whose log is their state, in order: it is committed, and applied."""
+        partitions = self._partitions
+        for partition_id, _, last, _ in placed:
+            backlog = partitions.get(partition_id)
+            if backlog is None or backlog.stretches or last < backlog.committed:
+                self.record_applied(partition_id, last)
+                continue
+            backlog.applied = backlog.committed = last
+            backlog.is_throttled = False
+            if last >= backlog.next_index:
+                backlog.next_index = last + 1
 
     def may_queue(self, queued: Load, adds: Load) -> bool:
         """Say whether committed entries may be held in memory until they are applied.
@@ -304,6 +318,23 @@ class Dispatcher:
     def is_frozen(self, partition_id: int) -> bool:
         """Say whether a partition takes nothing at all."""
         return partition_id in self._partitions and self._partitions[partition_id].is_frozen
+
+    def _is_roomy(self, ops: int, size: int) -> bool:
+        """Say whether a partition with nothing in hand may take this without a further look."""
+        ops_max, bytes_max, age_max_ms = self._whole.ops_max, self._whole.bytes_max, self._whole.age_max_ms
+        has_room = self._ops + ops <= _bound(ops_max) and self._bytes + size <= _bound(bytes_max)
+        return has_room and age_max_ms is None and self._signals is None
+
+    def _check(self, partition_id: int, backlog: _Backlog, adds: Load, now_ns: int) -> None:
+        whole = Load(self._ops, self._bytes) if self._whole.age_max_ms is None else self.whole()
+        signals = self._signals(partition_id) if self._signals else ()
+        refused = (
+            self._flagged(partition_id, backlog)
+            or refusal(partition_id, backlog.load, adds, self._limits, now_ns, signals)
+            or refusal(None, whole, adds, self._whole, now_ns)
+        )
+        if refused:
+            raise refused
 
     def _flagged(self, partition_id: int, backlog: _Backlog) -> Overloaded | None:
         if backlog.next_life is not None:

@@ -27,10 +27,11 @@ from latewood.replica.recovery import NodeLayout
 from latewood.replica.retention import compact_partition, silent_before
 from latewood.replica.snapshot import (
     PartitionState,
+    SnapshotInHand,
     SnapshotReader,
+    begin_snapshot,
     remove_snapshots_before,
     snapshots,
-    take_snapshot,
 )
 
 _RETRY_TICKS: Final = 10
@@ -119,7 +120,7 @@ class Keeper:
     async def _take(self) -> None:
         core, self._is_busy = self._core, True
         try:
-            taken, events = list[Snapshot](), list[Progress | Alert]()
+            begun, events = list[SnapshotInHand](), list[Progress | Alert]()
             conf, routed = core.raft.driver.conf, core.parts.watermarks.routed
             term = core.store.term(routed)
 
@@ -127,17 +128,20 @@ class Keeper:
                 core.parts.applier.settle(_CATCH_UP_S)
                 events.extend(core.machine.collect())
                 if core.parts.watermarks.routed == routed:  # Else the term and the members may be others.
-                    taken.append(take_snapshot(core.machine, self._fs, self._directory, term, conf))
+                    begun.append(begin_snapshot(core.machine, self._fs, self._directory, term, conf))
 
             bytes_before = core.parent_bytes
             try:
                 await core.lend(work)
             finally:
                 core.note(events)
-            if taken:
+            for in_hand in begun:
+                await core.aside(in_hand.publish)  # While entries are routed: a thousand partitions take a while.
+                await core.ours()
+                in_hand.record(core.machine)
                 core.parent_bytes -= bytes_before
                 self._is_wanted = False
-                self._use(taken[0])
+                self._use(in_hand.snapshot)
         except UnavailableError as error:  # A partition has not applied all, or the disk is full.
             _logger.info("a snapshot must wait: %s", error)
             self._fail()

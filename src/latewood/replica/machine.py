@@ -4,7 +4,7 @@ The default one does nothing: the partition's log is its state, a Latewood log t
 """
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 class PartitionEntry(NamedTuple):
@@ -26,6 +26,10 @@ class Run(NamedTuple):
     first: int
     last: int
     global_index: int
+
+
+Placed: TypeAlias = tuple[int, int, int, int]
+"""A run with its partition in front, as plain numbers: of partitions whose log is their state there are many."""
 
 
 def runs_of(entries: Iterable[PartitionEntry]) -> list[Run]:

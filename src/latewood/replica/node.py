@@ -7,7 +7,7 @@ damage, or disagrees with its parent log, ends the node: others must not hear wh
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -198,7 +198,7 @@ class Node:
                 if not self.transport.send(to, RaftMessages(piece)):
                     self._unreachable.add(to)
 
-    def on_applied(self, partition_ids: Sequence[int]) -> None:
+    def on_applied(self, partition_ids: Collection[int]) -> None:
         """Wake those who wait for records."""
         self.service.on_applied(partition_ids)
         if DIRECTORY_PARTITION in partition_ids:

@@ -19,10 +19,12 @@ from latewood.clock import Clock
 from latewood.errors import CorruptError, DataLost, Diverged
 from latewood.fs import FileSystem
 from latewood.log import Log, LogOptions
-from latewood.log.head import SealedPart, retire_before, room_bytes, sealed_parts, sweep_head
+from latewood.log.head import SealedPart, quick_append, retire_before, room_bytes, sealed_parts, sweep_head
 from latewood.replica.machine import PartitionEntry
 
 _READ_BYTES: Final = 1 << 20
+RECORD_HEAD_BYTES: Final = 32
+"""At most what a record takes beside its payload, alignment included."""
 
 
 class PartitionLogStore:
@@ -31,6 +33,7 @@ class PartitionLogStore:
     def __init__(self, log: Log, partition_id: int, born: int) -> None:
         """Hold the parts; `PartitionLogStore.open` is what opens one."""
         self._log = log
+        self._append = quick_append(log)
         self.partition_id, self.born = partition_id, born
         """`born` is the Raft index of its first write: what came before was for one of the same id, torn down since."""
         self._room = 0
@@ -110,6 +113,15 @@ class PartitionLogStore:
         else:
             self._log.append_many(payloads, ext_id=global_index, timestamps_ns=timestamp_ns)
         return True
+
+    def place_quickly(self, first: int, global_index: int, timestamp_ns: int, payloads: Sequence[bytes]) -> bool:
+        """Write records as `place_run`, if that waits for no disk; say whether it was done."""
+        if first != self._log.next_sequence + 1:
+            return False
+        if len(payloads) == 1 and self._append(payloads[0], global_index, timestamp_ns) >= 0:
+            return True
+        size = sum(map(len, payloads)) + RECORD_HEAD_BYTES * len(payloads)
+        return self.takes(size) and self.place_run(first, global_index, timestamp_ns, payloads)
 
     def place(self, entries: Sequence[PartitionEntry]) -> list[PartitionEntry]:
         """Write what is new of committed entries, in order, and return that; written, not durable.

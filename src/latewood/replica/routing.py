@@ -18,7 +18,7 @@ from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Alert, Applier, Progress
 from latewood.replica.dispatch import Dispatcher, Load
 from latewood.replica.engine import Entry, EntryKind
-from latewood.replica.machine import MachineFactory, PartitionEntry, Run
+from latewood.replica.machine import MachineFactory, PartitionEntry, Placed, Run
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
 from latewood.replica.watermarks import Watermarks
@@ -77,12 +77,14 @@ class SegmentedStateMachine:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.answers = AnswerBook()
-        self._passed: list[Progress | Alert] = []
-        """Progress of partitions whose log is their state, which no worker has told."""
+        self._moved: set[int] = set()
+        """Partitions whose log is their state, and which have got something: no worker will tell."""
 
     def commit(self, entries: Iterable[Entry], parent_durable: int) -> None:
-        """Take committed entries on: as `route`, which says what happens."""
-        self.route(committed(entries), parent_durable)
+        """Take committed entries on: as `route`, which says what happens, and `route_quickly` as far as that goes."""
+        routed = self.parts.watermarks.routed
+        fresh = [entry for entry in committed(entries) if entry.index > routed]
+        self.route(fresh[self.route_quickly(fresh, parent_durable) :], parent_durable)
 
     def route(
         self, entries: Iterable[Committed], parent_durable: int, ended: Mapping[int, int] = MappingProxyType({})
@@ -115,6 +117,30 @@ class SegmentedStateMachine:
             passed = entry.index
         self._take_on(writes, passed)
 
+    def route_quickly(self, entries: Sequence[Committed], parent_durable: int) -> int:
+        """Take on those in front that are new and only bring records to logs that have room; return how many they are.
+
+        The others, and what is only partly there then, are for `route`.
+        """
+        watermarks = self.parts.watermarks
+        watermarks.record_parent_durable(max(parent_durable, watermarks.parent_durable))
+        placed, count = list[Placed](), 0
+        for entry in entries:
+            before = len(placed)
+            if entry.tears_down or not self._place_quickly(entry, placed):
+                del placed[before:]
+                break
+            count += 1
+        if placed:
+            watermarks.record_logged(placed)
+            self.parts.acks.landed_late(placed)
+            self.parts.dispatcher.record_logged(placed)
+            self.answers.note([(entry.index, command) for entry in entries[:count] for command in entry.commands])
+            self._moved.update([run[0] for run in placed])
+        if count:
+            watermarks.record_passed(entries[count - 1].index)
+        return count
+
     def prepare(self, born: Mapping[int, int]) -> None:
         """Make partitions that committed entries are for, given with the first of those; `commit` them after this.
 
@@ -130,7 +156,7 @@ class SegmentedStateMachine:
                     self.parts.applier.open(made, self.parts.factory(partition_id), 0)
 
     def collect(self) -> list[Progress | Alert]:
-        """Learn what the machines have done, and return it: for barriers, acknowledgements and operators.
+        """Learn what machines have done, and return it: for barriers, acknowledgements and operators; see `moved`, too.
 
         A partition that is paused is frozen: it takes nothing new until it is resumed.
         """
@@ -142,8 +168,12 @@ class SegmentedStateMachine:
                 self.parts.dispatcher.freeze(event.partition_id, frozen=True)
             else:
                 self._applied(event.partition_id, event.index)
-        events, self._passed = [*self._passed, *events], []
         return events
+
+    def moved(self) -> set[int]:
+        """Return which partitions have got something since the last call whose log is their state."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def resume(self, partition_id: int) -> None:
         """Let a paused partition try again, and take new entries."""
@@ -169,6 +199,17 @@ class SegmentedStateMachine:
         return self.parts.watermarks.truncatable_to(self.parts.acks.pending_global_min())
 
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _place_quickly(self, entry: Committed, placed: list[Placed]) -> bool:
+        """Write an entry's records if that waits for nothing, and add what was written; say whether all of it was."""
+        index, commands = entry
+        logs = self.parts.applier.logs
+        for partition_id, first, payloads, timestamp_ns, _, _ in commands:
+            log = logs.get(partition_id)
+            if log is None or index < log.born or not log.place_quickly(first, index, timestamp_ns, payloads):
+                return False
+            placed.append((partition_id, first, first + len(payloads) - 1, index))
+        return True
 
     def _take_on(self, writes: Sequence[_Write], passed: int) -> None:
         """Take on what is to be written up to the entry `passed`."""
@@ -215,7 +256,7 @@ class SegmentedStateMachine:
         parts.acks.landed(partition_id, runs)
         if log_is_state:  # The log has them: that is all there is to apply.
             parts.dispatcher.record_applied(partition_id, last)
-            self._passed.append(Progress(partition_id, last))
+            self._moved.add(partition_id)
             return
         size = sum(len(payload) for _, command in writes for payload in command.payloads)
         parts.dispatcher.record_committed(partition_id, runs[0].first, last, size, now_ns)

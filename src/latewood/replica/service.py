@@ -6,7 +6,7 @@ Owned by the event loop's thread.  Reading is done by threads: a cold disk must 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -152,10 +152,10 @@ class Service:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def on_applied(self, partition_ids: Sequence[int]) -> None:
+    def on_applied(self, partition_ids: Collection[int]) -> None:
         """Wake readers that wait for records."""
-        for partition_id in partition_ids:
-            for future in self._watchers.pop(partition_id, ()):
+        for partition_id in self._watchers.keys() & partition_ids:
+            for future in self._watchers.pop(partition_id):
                 if not future.done():
                     future.set_result(None)
 

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from latewood.replica.partition import RECORD_HEAD_BYTES
 from latewood.replica.routing import Committed
 
 MADE_AT_ONCE: Final = 64
 """Partitions that are made in one go; others have their turn in between."""
-RECORD_HEAD_BYTES: Final = 32
-"""At most what a record takes beside its payload, alignment included."""
 
 
 def slow_count(entries: Sequence[Committed], takes: Callable[[int, int], bool | None]) -> int | None:

@@ -12,11 +12,12 @@ Threads: a `SnapshotWriter` or `SnapshotReceiver` belongs to one; a `SnapshotRea
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from latewood.clock import Clock
-from latewood.errors import ConflictError, CorruptError, UnavailableError, UsageError
+from latewood.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
 from latewood.format.entry import (
     Chunk,
     ChunkKind,
@@ -33,6 +34,7 @@ from latewood.log import Log, LogOptions
 from latewood.replica.engine import ConfState, Snapshot
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.routing import SegmentedStateMachine
+from latewood.replica.watermarks import PartitionProgress
 
 CHUNK_BYTES_MAX: Final = 256 * KiB
 """What one chunk carries: a frame of the transport, and what a broken transfer repeats."""
@@ -296,19 +298,66 @@ class _Checker:
             raise CorruptError(reason, self._path, number)
 
 
-def take_snapshot(
+class SnapshotInHand:
+    """A snapshot whose chunks are written.  It counts once `publish` has returned.
+
+    Made and recorded by the thread that owns the partitions; in between, any other may publish it while the owner goes
+    on: what is routed meanwhile only makes more durable than the snapshot says.
+    """
+
+    def __init__(self, snapshot: Snapshot, writer: SnapshotWriter | None) -> None:
+        """Without a writer it is there already."""
+        self.snapshot, self._writer = snapshot, writer
+        self._marks: list[tuple[PartitionLogStore, PartitionProgress]] = []
+        """Every partition with its progress, as it was."""
+
+    def add(self, partition: PartitionLogStore, progress: PartitionProgress) -> None:
+        """Take in a partition."""
+        self._marks.append((partition, replace(progress)))
+
+    def publish(self) -> None:
+        """Make the partitions durable as far as the snapshot says, and then the snapshot.
+
+        Raises:
+            UnavailableError: a partition was torn down meanwhile; try again later.
+            Poisoned: a sync failed; the node must be opened again.
+        """
+        try:
+            for partition, progress in self._marks:
+                if progress.flushed_index < progress.highest_index:
+                    partition.flush()
+            if self._writer:
+                self._writer.finish()
+        except BaseException as error:
+            if self._writer:
+                self._writer.abandon()
+            if isinstance(error, ClosedError):
+                raise UnavailableError("a partition was closed while its snapshot was taken") from error
+            raise
+
+    def record(self, machine: SegmentedStateMachine) -> None:
+        """Let the watermarks know."""
+        marks, roster = machine.parts.watermarks, machine.parts.roster
+        for partition, progress in self._marks:
+            if roster.get(partition.partition_id) is partition:
+                marks.record_flushed(partition.partition_id, progress.highest_index, progress.highest_global)
+                marks.record_snapshot(partition.partition_id, progress.applied_index, progress.applied_global)
+        marks.record_parent_snapshot(self.snapshot.index)
+
+
+def begin_snapshot(
     machine: SegmentedStateMachine,
     fs: FileSystem,
     directory: Path,
     term: int,
     conf: ConfState,
     options: LogOptions = OPTIONS,
-) -> Snapshot:
-    """Write a snapshot of all partitions at the parent entry that was routed last; return it for the parent log.
+) -> SnapshotInHand:
+    """Write a snapshot of all partitions at the parent entry that was routed last; `publish` makes it count.
 
     Nothing is routed meanwhile, so all partitions stand at one parent index; what machines have done was collected
-    before, by whoever tells others of it.  Partitions are flushed first.  If there is one
-    at that index already, such as one that a crash kept from being used, it is not written again.
+    before, by whoever tells others of it.  If there is one at that index already, such as one that a crash kept from
+    being used, it is not written again.
 
     Raises:
         UnavailableError: a partition has not applied all that it was given, or its machine hangs; try again later.
@@ -321,13 +370,33 @@ def take_snapshot(
     if marks.applied_floor() < index:
         message = f"entries after {marks.applied_floor()} are not applied yet; a snapshot at {index} must wait"
         raise UnavailableError(message)
-    machine.flush()
-    if (index, term) not in snapshots(fs, directory):
-        _write_snapshot(machine, SnapshotWriter(fs, machine.parts.clock, directory, index, term, options), conf)
-    for partition_id in marks.partitions:
-        marks.record_snapshot(partition_id, marks[partition_id].applied_index, marks[partition_id].applied_global)
-    marks.record_parent_snapshot(index)
-    return Snapshot(index, term, conf, f"{index}-{term}".encode())
+    is_there = (index, term) in snapshots(fs, directory)
+    writer = None if is_there else SnapshotWriter(fs, machine.parts.clock, directory, index, term, options)
+    if writer:
+        _write_snapshot(machine, writer, conf)
+    in_hand = SnapshotInHand(Snapshot(index, term, conf, f"{index}-{term}".encode()), writer)
+    for partition in _routed(machine):
+        in_hand.add(partition, marks[partition.partition_id])
+    return in_hand
+
+
+def take_snapshot(
+    machine: SegmentedStateMachine,
+    fs: FileSystem,
+    directory: Path,
+    term: int,
+    conf: ConfState,
+    options: LogOptions = OPTIONS,
+) -> Snapshot:
+    """Take a snapshot from its beginning to its end, while nothing is routed; return it for the parent log.
+
+    Raises:
+        UnavailableError, UsageError, Poisoned: as `begin_snapshot` and `SnapshotInHand.publish`.
+    """
+    in_hand = begin_snapshot(machine, fs, directory, term, conf, options)
+    in_hand.publish()
+    in_hand.record(machine)
+    return in_hand.snapshot
 
 
 def _write_snapshot(machine: SegmentedStateMachine, writer: SnapshotWriter, conf: ConfState) -> None:
@@ -342,7 +411,6 @@ def _write_snapshot(machine: SegmentedStateMachine, writer: SnapshotWriter, conf
                 at = (partition.partition_id, partition.born, progress.applied_index, progress.applied_global)
                 answers = machine.answers[partition.partition_id].encode()
                 writer.partition(PartitionState(*at, is_log, 0), pieces, answers)
-        writer.finish()
     except BaseException:
         writer.abandon()
         raise

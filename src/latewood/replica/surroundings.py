@@ -1,6 +1,6 @@
 """What a core needs from the node around it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from latewood.replica.engine import Message
@@ -21,7 +21,7 @@ class Surroundings(Protocol):
         """Take note that a snapshot is installed: the core is of no use any more."""
         ...
 
-    def on_applied(self, partition_ids: Sequence[int]) -> None:
+    def on_applied(self, partition_ids: Collection[int]) -> None:
         """Take note that partitions have moved."""
         ...
 

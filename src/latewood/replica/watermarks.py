@@ -9,13 +9,20 @@ has nothing pending has applied all that was routed, also what was for others.
 The parent log may forget an entry when all of this holds: it is durable and routed; its partition has flushed *and*
 applied it; enough nodes have it; and a snapshot of the whole stands at it or behind it.  A quorum alone is not enough:
 an entry that is not applied here holds truncation back.
+
+What partitions get whose log is their state is only written down, until somebody wants to know: it comes often, and
+only its first and its last matter.
 """
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
-from latewood.replica.machine import Run
+from latewood.replica.machine import Placed, Run
+
+_LATE_MAX: Final = 16_384
+"""What is written down at the most before it is taken in."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +72,16 @@ class Watermarks:
         """Every parent entry up to here was handed to its partition."""
         self.snapshot_global = base_global
         """A snapshot of the whole stands here."""
-        self._partitions: dict[int, _Tracked] = {}
+        self._tracked: dict[int, _Tracked] = {}
+        self._late: list[Placed] = []
+        """Written down, and not in `_tracked` yet."""
+
+    @property
+    def _partitions(self) -> dict[int, _Tracked]:
+        """The partitions with all that is known of them."""
+        if self._late:
+            self._settle()
+        return self._tracked
 
     def __contains__(self, partition_id: int) -> bool:
         return partition_id in self._partitions
@@ -129,19 +145,31 @@ class Watermarks:
         if tracked.unflushed_global is None:
             tracked.unflushed_global = fresh[0].global_index
 
+    def record_logged(self, placed: Sequence[Placed]) -> None:
+        """Note what was written to partitions whose log is their state, in order: as `record_routed`, and applied."""
+        assert self.routed < placed[0][3] <= placed[-1][3] <= self.parent_durable, "what is routed is durable"
+        self._late += placed
+        if len(self._late) > _LATE_MAX:
+            self._settle()
+
     def record_passed(self, index: int) -> None:
         """Note that every parent entry up to `index` was handed to its partition, or is for none."""
         assert self.routed <= index <= self.parent_durable, (self.routed, index, self.parent_durable)
         self.routed = index
 
-    def record_flushed(self, partition_id: int, index: int) -> None:
-        """Note that a partition's own log is durable up to `index`."""
+    def record_flushed(self, partition_id: int, index: int, global_index: int | None = None) -> None:
+        """Note that a partition's own log is durable up to `index`.
+
+        `global_index`, if it has come further meanwhile, is the parent entry up to which that is all of it.
+        """
         tracked = self._partitions[partition_id]
         progress = tracked.progress
         progress.flushed_index = max(progress.flushed_index, index)
         progress.check()
         if progress.flushed_index >= progress.highest_index:
             tracked.unflushed_global = None
+        elif global_index is not None and tracked.unflushed_global is not None:
+            tracked.unflushed_global = max(tracked.unflushed_global, global_index + 1)
 
     def record_applied(self, partition_id: int, index: int) -> None:
         """Note that a partition's machine has applied everything up to `index`."""
@@ -171,12 +199,12 @@ class Watermarks:
 
     def applied_through(self, partition_id: int) -> int:
         """Return the global index up to which nothing of a partition is outstanding."""
-        tracked = self._partitions.get(partition_id)
+        tracked = self._tracked.get(partition_id)  # What is late is applied.
         return min(self.routed, tracked.pending[0].global_index - 1) if tracked and tracked.pending else self.routed
 
     def applied_floor(self) -> int:
         """Return the global index up to which all partitions have applied everything."""
-        oldest = [tracked.pending[0].global_index - 1 for tracked in self._partitions.values() if tracked.pending]
+        oldest = [tracked.pending[0].global_index - 1 for tracked in self._tracked.values() if tracked.pending]
         return min([self.routed, *oldest])
 
     def flushed_floor(self) -> int:
@@ -193,3 +221,21 @@ class Watermarks:
     def truncatable_to(self, quorum_pending: int | None = None) -> int:
         """Return the last parent entry that may be forgotten."""
         return self.required_global(quorum_pending) - 1
+
+    def _settle(self) -> None:
+        """Take in what was written down."""
+        late, self._late = self._late, []
+        firsts = {run[0]: run for run in reversed(late)}
+        for partition_id, _, last, last_global in {run[0]: run for run in late}.values():
+            tracked = self._tracked.get(partition_id)
+            if tracked is None:
+                tracked = self._tracked[partition_id] = _Tracked(PartitionProgress())
+            _, first, _, first_global = firsts[partition_id]
+            progress = tracked.progress
+            assert first == progress.highest_index + 1, (progress, first)
+            assert not tracked.pending, "a log has nothing to apply"
+            progress.highest_index = progress.durable_index = progress.applied_index = last
+            progress.highest_global = progress.durable_global = progress.applied_global = last_global
+            progress.check()
+            if tracked.unflushed_global is None:
+                tracked.unflushed_global = first_global
