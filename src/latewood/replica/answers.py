@@ -104,6 +104,11 @@ class Answers:
             return None
         return [index for run in client.runs.get(request_id, ()) for index in run]
 
+    def is_new(self, client_id: bytes, request_id: int) -> bool:
+        """Say whether a request follows all that is known of its client; if not, `find` tells more."""
+        client = self._clients.get(client_id)
+        return client is not None and request_id > client.highest
+
     def __contains__(self, client_id: object) -> bool:
         return client_id in self._clients
 

@@ -179,6 +179,10 @@ class Dispatcher:
         self._signals = signals
         self._partitions: dict[int, _Backlog] = {}
         self._ops = self._bytes = 0
+        # Within these a partition that has nothing in hand takes whatever comes, without a further look.
+        looks = self._whole.age_max_ms is not None or signals is not None
+        self._ops_bound = -1 if looks else _bound(self._whole.ops_max)
+        self._bytes_bound = _bound(self._whole.bytes_max)
 
     # -- before Raft --------------------------------------------------------------------------------------
 
@@ -189,7 +193,8 @@ class Dispatcher:
             Overloaded: a limit would be passed; nothing was reserved.
         """
         backlog = self._partitions.get(partition_id)
-        if backlog is None or not (backlog.is_idle and self._is_roomy(ops, size)):
+        is_roomy = self._ops + ops <= self._ops_bound and self._bytes + size <= self._bytes_bound
+        if backlog is None or not (is_roomy and backlog.is_idle):
             backlog = backlog or _Backlog()
             self._check(partition_id, backlog, Load(ops, size), now_ns)
             self._partitions[partition_id] = backlog
@@ -318,12 +323,6 @@ class Dispatcher:
     def is_frozen(self, partition_id: int) -> bool:
         """Say whether a partition takes nothing at all."""
         return partition_id in self._partitions and self._partitions[partition_id].is_frozen
-
-    def _is_roomy(self, ops: int, size: int) -> bool:
-        """Say whether a partition with nothing in hand may take this without a further look."""
-        ops_max, bytes_max, age_max_ms = self._whole.ops_max, self._whole.bytes_max, self._whole.age_max_ms
-        has_room = self._ops + ops <= _bound(ops_max) and self._bytes + size <= _bound(bytes_max)
-        return has_room and age_max_ms is None and self._signals is None
 
     def _check(self, partition_id: int, backlog: _Backlog, adds: Load, now_ns: int) -> None:
         whole = Load(self._ops, self._bytes) if self._whole.age_max_ms is None else self.whole()

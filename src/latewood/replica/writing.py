@@ -25,6 +25,9 @@ Answer: TypeAlias = list[int] | NotLeader | Refused
 
 Answering: TypeAlias = Callable[[Answer], None]
 
+_Key: TypeAlias = tuple[int, bytes, int]
+"""Partition, client and number of a request."""
+
 
 class WriteRequest(NamedTuple):
     """What somebody wants appended."""
@@ -39,7 +42,7 @@ class WriteRequest(NamedTuple):
 class Pending:
     """A request on its way through Raft."""
 
-    key: tuple[int, bytes, int]
+    key: _Key
     indices: list[int]
     missing: int
     """Commands that are not committed yet."""
@@ -72,7 +75,8 @@ class Writer:
     ) -> None:
         self._machine, self._clock, self._propose = machine, clock, propose
         self._payload_bytes_max = payload_bytes_max
-        self._pending: dict[tuple[int, bytes, int], Pending] = {}
+        self._single_bytes_max = min(payload_bytes_max, ENTRY_BYTES_MAX)
+        self._pending: dict[_Key, Pending] = {}
         self._tearing_down: dict[int, Pending] = {}
         self._settled: list[Pending] = []
         """Answered, and not yet known to the partitions: a repetition must still be recognized."""
@@ -86,6 +90,11 @@ class Writer:
             pending.join(answering)
             return
         answers = self._machine.answers[partition]
+        if len(payloads) == 1 and answers.is_new(client_id, request_id):  # Mostly, if there are many partitions.
+            size = len(payloads[0])
+            if size <= self._single_bytes_max and partition not in self._tearing_down:
+                self._append_new(key, payloads, size, answering)
+                return
         known = answers.find(client_id, request_id)
         if known and len(known) >= len(payloads):  # Whatever is to be said against it, it was done.
             answering(known)
@@ -102,21 +111,45 @@ class Writer:
         rest = payloads[len(known) :] if known else payloads
         sizes = [len(payload) for payload in rest]
         size = sum(sizes)
-        try:
-            indices = self._machine.parts.dispatcher.admit(partition, len(rest), size, now_ns)
-        except Overloaded as error:
-            answering(overloaded(error))
-            return
-        first, name = indices[0], request_name(client_id, request_id)
-        pending = self._pending[key] = Pending(key, [*known, *indices], 1, first, [answering])
         if size <= ENTRY_BYTES_MAX and len(rest) <= ENTRY_RECORDS_MAX:
-            self._propose(encode_command(Command(partition, first, rest, now_ns, name)), pending)
+            self._append_new(key, rest, size, answering, known)
             return
-        parts = list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
+        pending = self._admit(key, len(rest), size, now_ns, answering, known)
+        if pending is not None:
+            parts = list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
+            self._propose_parts(pending, rest, parts, now_ns)
+
+    def _propose_parts(self, pending: Pending, payloads: Sequence[bytes], parts: list[range], now_ns: int) -> None:
+        """Propose a large request, as several commands."""
+        (partition, client_id, request_id), first = pending.key, pending.first_index
+        name = request_name(client_id, request_id)
         pending.missing = len(parts)
         for part in parts:
-            records = rest[part.start : part.stop]
+            records = payloads[part.start : part.stop]
             self._propose(encode_command(Command(partition, first + part.start, records, now_ns, name)), pending)
+
+    def _append_new(
+        self, key: _Key, payloads: Sequence[bytes], size: int, answering: Answering, known: Sequence[int] = ()
+    ) -> None:
+        """Propose what is new of a request, as one command."""
+        partition, client_id, request_id = key
+        now_ns = self._clock.now_ns()
+        pending = self._admit(key, len(payloads), size, now_ns, answering, known)
+        if pending is not None:
+            name = request_name(client_id, request_id)
+            self._propose(encode_command(Command(partition, pending.first_index, payloads, now_ns, name)), pending)
+
+    def _admit(
+        self, key: _Key, ops: int, size: int, now_ns: int, answering: Answering, known: Sequence[int]
+    ) -> Pending | None:
+        """Reserve indices for what is new of a request, or say why not."""
+        try:
+            indices = self._machine.parts.dispatcher.admit(key[0], ops, size, now_ns)
+        except Overloaded as error:
+            answering(overloaded(error))
+            return None
+        pending = self._pending[key] = Pending(key, [*known, *indices], 1, indices[0], [answering])
+        return pending
 
     def tear_down(self, partition: int, answering: Answering) -> None:
         """Remove a partition.  Until that is done it takes no records: theirs would be numbers of the old one."""
