@@ -153,7 +153,10 @@ class FrameBuffer:
     def __init__(self, bytes_max: int = GREETING_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
         """The cap of a frame; the owner raises it when it knows who is there."""
-        self._rest = b""
+        self._parts: list[bytes] = []
+        """What has come of a frame that is not whole."""
+        self._missing = 0
+        """So many bytes must come before it is worth another look."""
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Take in bytes, and yield the messages that are whole now.
@@ -161,8 +164,13 @@ class FrameBuffer:
         Raises:
             WireError: a frame is too large, or holds no message.  Nothing can be fed after that.
         """
-        data = self._rest + data if self._rest else data
-        self._rest = b""
+        if self._parts:
+            self._parts.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:  # Joined once, when all of it is here.
+                return
+            data = b"".join(self._parts)
+            self._parts.clear()
         view, at, end = memoryview(data), 0, len(data)
         while end - at >= _LENGTH:
             length = int.from_bytes(view[at : at + _LENGTH], "big")
@@ -174,4 +182,6 @@ class FrameBuffer:
                 break
             yield decode_message(view[at + _LENGTH : stop])
             at = stop
-        self._rest = data[at:]
+        if at < end:
+            self._missing = stop - end if end - at >= _LENGTH else 1
+            self._parts.append(data[at:])
