@@ -6,6 +6,7 @@ scene ends with something acknowledged, so that a sync that was missing in it sh
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, NamedTuple
 from unittest import mock
 
@@ -275,6 +276,7 @@ SCENES: Final = {
     "cleanup of all": Scene(cleanup_of_all, with_much_behind),
     "everything": Scene(everything, before=None),
     "everything in pages": Scene(everything, before=None, options=PAGES),
+    "everything in filled segments": Scene(everything, before=None, options=replace(SMALL, fill=True)),
 }
 
 

@@ -1,5 +1,6 @@
 """Writing one segment: the file, its records, its seal."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from latewood.errors import CorruptError, DiskFull, StorageError, UnsupportedVer
 from latewood.format import seal as seal_format
 from latewood.format.record import record_bytes
 from latewood.format.segment import FOOTER_SIZE, HEADER_SIZE, SegmentFooter, decode_header
-from latewood.fs import File
+from latewood.fs import File, PosixFS
 from latewood.kernel import SEALED, index_records, scan
 from latewood.segment import SegmentReader, empty_tail, file_bytes, prepare, read_footer, read_header, read_seal_at
 from latewood.testing import MemFS
@@ -29,6 +30,15 @@ def opened(fs: MemFS) -> File:
 def test_a_prepared_file_is_all_zeros_and_of_the_size_asked_for(fs: MemFS) -> None:
     prepare(fs, PATH, 5000).close()
     assert raw(fs) == bytes(5000)
+
+
+def test_a_filled_file_is_written_and_one_that_is_not_is_only_promised(tmp_path: Path) -> None:
+    fs, size = PosixFS(), 150_000
+    for fill, end in ((False, 0), (True, size)):
+        with closing(prepare(fs, tmp_path / "next.q", size, fill=fill)) as file:
+            assert file.size() == size
+            assert file.data_end(0, size) == end
+        assert (tmp_path / "next.q").read_bytes() == bytes(size)
 
 
 def test_preparing_makes_a_new_file_in_the_place_of_an_old_one(fs: MemFS) -> None:

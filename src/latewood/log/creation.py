@@ -57,7 +57,8 @@ def begin_first_segment(site: Site, manifest: Manifest, options: LogOptions, cre
     """Make the segment that a first manifest names."""
     fs, layout, _ = site
     fs.make_directory(layout.segments)
-    file = prepare(fs, layout.next_segment, file_bytes(options.file_bytes_max, options.index_interval))
+    size = file_bytes(options.file_bytes_max, options.index_interval)
+    file = prepare(fs, layout.next_segment, size, fill=options.fill)
     header = SegmentHeader(
         segment_index=0,
         base_offset=0,

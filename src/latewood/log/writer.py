@@ -312,7 +312,7 @@ class Writer:
 
     def _new_file(self) -> File:
         size = file_bytes(self._options.file_bytes_max, self._options.index_interval)
-        return prepare(self._fs, self._layout.next_segment, size)
+        return prepare(self._fs, self._layout.next_segment, size, fill=self._options.fill)
 
     def _attach(self, segment: SegmentWriter, reserved_end: int, *, flush_failed: bool) -> None:
         self.segment = segment

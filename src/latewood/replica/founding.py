@@ -109,7 +109,7 @@ def is_node(config: NodeConfig, fs: FileSystem) -> bool:
 
 def parent_options(config: NodeConfig) -> LogOptions:
     """Return how the parent log is kept."""
-    return LogOptions(segment_bytes_max=config.storage.parent_segment_bytes)
+    return LogOptions(segment_bytes_max=config.storage.parent_segment_bytes, fill=True)
 
 
 def _owner(config: NodeConfig, fs: FileSystem) -> _Owner | None:

@@ -7,7 +7,7 @@ Format: docs/format/segment.md
 """
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from latewood.format import seal
 from latewood.format.segment import (
@@ -19,8 +19,11 @@ from latewood.format.segment import (
 )
 from latewood.fs import File, FileSystem
 from latewood.kernel import Appender, index_records
+from latewood.limits import KiB
 
 U64_MAX = 0xFFFF_FFFF_FFFF_FFFF
+_FILL_BYTES: Final = 64 * KiB
+"""In larger pieces the page cache would hold them in pages so large that each sync of a record wrote all of one."""
 
 
 class Tail(NamedTuple):
@@ -46,8 +49,8 @@ def file_bytes(segment_bytes_max: int, index_interval: int) -> int:
     return segment_bytes_max + seal.tail_bytes_max(segment_bytes_max, index_interval)
 
 
-def prepare(fs: FileSystem, path: Path, size: int) -> File:
-    """Return a new file of `size` durable zeros.
+def prepare(fs: FileSystem, path: Path, size: int, *, fill: bool = False) -> File:
+    """Return a new file of `size` durable zeros, which the disk has only promised, or, with `fill`, has written.
 
     A file that is already there is removed, never truncated: after a crash it may be another name of a segment.
     """
@@ -56,6 +59,8 @@ def prepare(fs: FileSystem, path: Path, size: int) -> File:
     file = fs.open(path, create=True)
     try:
         file.allocate(size)
+        for start in range(0, size if fill else 0, _FILL_BYTES):
+            file.pwrite(bytes(min(_FILL_BYTES, size - start)), start)
         file.sync()
     except BaseException:
         file.close()
