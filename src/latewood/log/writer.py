@@ -154,10 +154,11 @@ class Writer:
 
     def _pack(self, batch: Batch, start: int) -> int:
         """Append what fits of a batch, and return how much that was; every payload is looked at before."""
-        is_large = batch.count - start >= BATCH_RECORDS_SMALL
-        if is_large:
+        # Whoever syncs often writes small batches, too: a page that was stored to is taken from us by every sync.
+        writes = batch.count - start >= BATCH_RECORDS_SMALL or self._options.fill
+        if writes:
             self._scratch = self._scratch or memoryview(bytearray(BATCH_BYTES_MAX))
-        staged = batch.pack(self.segment.appender, start, self._scratch) if is_large else 0
+        staged = batch.pack(self.segment.appender, start, self._scratch) if writes else 0
         if start == 0 and staged < batch.count:  # Else each of them was found to fit.
             roll.check_payload(batch.largest(), self._options.file_bytes_max)
         return self._write_staged(staged) if staged else batch.pack(self.segment.appender, start, None)
