@@ -29,6 +29,9 @@ BATCH_RECORDS_SMALL: Final = 32
 CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
+FILL_BYTES_PER_S: Final = 32 * MiB
+"""A log that grows faster needs the disk for its records: then segments are not filled ahead."""
+
 RESERVE_BYTES: Final = 8 * MiB
 """Appends never run further ahead of the last checkpoint, so recovery never reads more."""
 

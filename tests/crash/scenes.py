@@ -276,7 +276,7 @@ SCENES: Final = {
     "cleanup of all": Scene(cleanup_of_all, with_much_behind),
     "everything": Scene(everything, before=None),
     "everything in pages": Scene(everything, before=None, options=PAGES),
-    "everything in filled segments": Scene(everything, before=None, options=replace(SMALL, fill=True)),
+    "everything in a filled segment": Scene(everything, before=None, options=replace(SMALL, fill=True)),
 }
 
 

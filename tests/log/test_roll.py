@@ -258,6 +258,28 @@ def test_the_next_segment_is_prepared_once_the_open_one_is_half_full(desk: Desk)
     assert not desk.fs.exists(desk.layout.next_segment)
 
 
+@pytest.mark.parametrize(("seconds", "is_filled"), [(0, False), (1, True)])
+def test_the_next_segment_is_filled_unless_the_log_grows_too_fast_for_that(
+    desk: Desk, seconds: int, *, is_filled: bool
+) -> None:
+    log = desk.open(fill=True)
+    log.append(bytes(SEGMENT_BYTES // 2))
+    desk.clock.advance(seconds=seconds)
+    before = desk.fs.counts.bytes_written
+    log._writer.housekeep()
+    assert desk.fs.exists(desk.layout.next_segment)
+    assert (desk.fs.counts.bytes_written - before >= SEGMENT_BYTES) == is_filled
+
+
+def test_a_roll_waits_for_no_fill(desk: Desk) -> None:
+    log = desk.open(fill=True)
+    log.append(b"a")
+    desk.clock.advance(seconds=1)
+    before = desk.fs.counts.bytes_written
+    log.roll()
+    assert desk.fs.counts.bytes_written - before < SEGMENT_BYTES
+
+
 def test_a_prepared_segment_is_not_left_behind(desk: Desk) -> None:
     log = desk.open()
     log.append(bytes(SEGMENT_BYTES - 200))

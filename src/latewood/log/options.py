@@ -41,8 +41,8 @@ class LogOptions:
     """Of a log that is made now: the sequence of its first record.  For logs that go on where others end."""
 
     fill: bool = False
-    """Write zeros to a segment before it is used. Flushes of several blocks take about half as long, because the file
-    system has no books to keep; the disk writes as many bytes again."""
+    """Write zeros to segments ahead, while the log grows slowly enough. Flushes of several blocks take about half as
+    long, because the file system has no books to keep; the disk writes as many bytes again."""
 
     flush_bytes: int | None = None
     """Flush after this many bytes. The appender that passes the mark waits for the disk."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from latewood.errors import RecordTooLarge
 from latewood.format.record import payload_bytes_max, record_bytes
 from latewood.format.segment import HEADER_SIZE
-from latewood.limits import CHECKPOINT_BYTES, RESERVE_BYTES
+from latewood.limits import CHECKPOINT_BYTES, FILL_BYTES_PER_S, RESERVE_BYTES
 
 
 class Room(Enum):
@@ -59,6 +59,11 @@ def allowed_end(offset: int, payload_bytes: int, reserved_end: int) -> int:
 def reservation_end(offset: int, payload_bytes: int, records_end_max: int) -> int:
     """Return how far a checkpoint at `offset` lets appends go."""
     return min(records_end_max, offset + max(RESERVE_BYTES, record_bytes(payload_bytes)))
+
+
+def may_fill(offset: int, created_ns: int, now_ns: int) -> bool:
+    """Say whether a segment that has come so far since then leaves the disk time to fill the next one."""
+    return offset * 1_000_000_000 <= FILL_BYTES_PER_S * (now_ns - created_ns)
 
 
 def is_old(first_append_ns: int, age_max_ms: int, now_ns: int) -> bool:

@@ -306,14 +306,14 @@ class Writer:
             file, self._prepared = self._prepared or self._new_file(), None
             return begin_segment(self._fs, self._layout, file, header, path)
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, fill: bool = False) -> None:
         """Have a file of zeros ready for the next segment."""
         with self._prepare_lock:
-            self._prepared = self._prepared or self._new_file()
+            self._prepared = self._prepared or self._new_file(fill=fill)
 
-    def _new_file(self) -> File:
+    def _new_file(self, *, fill: bool = False) -> File:
         size = file_bytes(self._options.file_bytes_max, self._options.index_interval)
-        return prepare(self._fs, self._layout.next_segment, size, fill=self._options.fill)
+        return prepare(self._fs, self._layout.next_segment, size, fill=fill)
 
     def _attach(self, segment: SegmentWriter, reserved_end: int, *, flush_failed: bool) -> None:
         self.segment = segment
@@ -386,8 +386,9 @@ class Writer:
             return self._clock.now_ns() + NANOSECONDS
 
     def _prepare_if_half_full(self) -> None:
-        if self.segment.appender.offset > self.segment.records_end_max // 2:
-            self._prepare()
+        offset, created_ns = self.segment.appender.offset, self.segment.header.created_at
+        if offset > self.segment.records_end_max // 2:
+            self._prepare(fill=self._options.fill and roll.may_fill(offset, created_ns, self._clock.now_ns()))
 
     def _flush_if_due(self) -> int | None:
         """Return when the next flush is due, if one is."""
