@@ -14,7 +14,7 @@ from tests.replica.test_cluster import PARTITION, status_when
 pytest.importorskip("latewood._native")
 pytestmark = pytest.mark.slow
 
-SMALL: Final = "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 65536\n[limits]\npayload_bytes_max = 65536\n"
+SMALL: Final = "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 524288\n[limits]\npayload_bytes_max = 65536\n"
 
 
 async def fill(client: AsyncClient, count: int, partition: int = PARTITION) -> None:

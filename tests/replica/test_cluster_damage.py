@@ -23,7 +23,7 @@ pytest.importorskip("latewood._native")
 pytestmark = pytest.mark.slow
 
 SMALL: Final = (
-    "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 65536\npartition_segment_bytes = 65536\n"
+    "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 524288\npartition_segment_bytes = 65536\n"
     "[limits]\npayload_bytes_max = 32768\n"
 )
 """Logs roll often, and the parent log forgets: what a partition held at first only other nodes have."""

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 PARTITION: Final = 4
 SMALL: Final = (
-    "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 65536\npartition_segment_bytes = 65536\n"
+    "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 524288\npartition_segment_bytes = 65536\n"
     "[limits]\npayload_bytes_max = 32768\n"
 )
 MODULE: Final = '''

@@ -27,7 +27,7 @@ pytest.importorskip("latewood._native")
 
 PATIENCE_S: Final = 60.0
 TABLES: Final = (
-    "[raft]\ntick_ms = 5\n[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 65536\n"
+    "[raft]\ntick_ms = 5\n[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 524288\n"
     "partition_segment_bytes = 65536\nmachine_wait_ms = 50\n[limits]\npayload_bytes_max = 32768\n"
 )
 

@@ -60,6 +60,17 @@ def test_what_does_not_agree_is_refused_and_nothing_is_written(wrong: list[Parti
     assert partition.next_index == 4
 
 
+def test_singles_that_were_placed_quickly_count_for_the_room_that_is_left() -> None:
+    """Else the log would roll on the event loop's thread, which the question for room is there to prevent."""
+    partition, index = open_partition(MemFS()), 1
+    assert partition.takes(1)
+    while partition.place_quickly(index, index, 1_000, [b"x" * 40]):
+        index += 1
+        assert index < 20, "a segment of 512 bytes has an end"
+    assert not partition.takes(40)
+    assert partition.place_run(index, index, 1_000, [b"x" * 40]), "it rolls, for whoever may wait"
+
+
 def test_flushed_follows_a_flush() -> None:
     partition = open_partition(MemFS())
     partition.place(entries(1, 4))

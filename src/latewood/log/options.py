@@ -42,7 +42,8 @@ class LogOptions:
 
     fill: bool = False
     """Write zeros to segments ahead, while the log grows slowly enough. Flushes of several blocks take about half as
-    long, because the file system has no books to keep; the disk writes as many bytes again."""
+    long, because the file system has no books to keep; the disk writes as many bytes again. Small batches are
+    written by a call, which a flush right after favours."""
 
     flush_bytes: int | None = None
     """Flush after this many bytes. The appender that passes the mark waits for the disk."""

@@ -63,7 +63,10 @@ class Writer:
         self._scratch: memoryview | None = None
         """Where large batches are packed.  Written from there, they spare the mapping a fault for each page."""
         self._closed: ClosedError | None = None
+        self._has_no_policy = False
+        """Whether single appends may go straight to the appender."""
         self._is_plain = False
+        """The same, if it is to tell the time."""
         self._system_clock = isinstance(self._clock, SystemClock)
         self._timing = Timing(options, self._clock)
         self.coordinator_watermark = 0
@@ -89,7 +92,8 @@ class Writer:
 
     def try_append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
         """Append one record if that takes no waiting; else return -1."""
-        return self.segment.appender.append(payload, ext_id, timestamp_ns) if self._is_plain else -1
+        is_plain = self._is_plain if timestamp_ns is None else self._has_no_policy
+        return self.segment.appender.append(payload, ext_id, timestamp_ns) if is_plain else -1
 
     def _append_slowly(self, payload: bytes, ext_id: int, timestamp_ns: int | None, durable: bool) -> int:  # noqa: FBT001 - the kernel calls it
         check_number(ext_id, U64_MAX, "ext_id")
@@ -324,8 +328,9 @@ class Writer:
                 segment, reserved_end=reserved_end, flush_failed=flush_failed, records_max=records_max
             )
         options = self._options
-        plain = self._system_clock and not options.flush_every_append and options.segment_age_max_ms is None
-        self._is_plain = plain and options.flush_bytes is None and options.flush_ms is None
+        no_policy = not options.flush_every_append and options.segment_age_max_ms is None
+        self._has_no_policy = no_policy and options.flush_bytes is None and options.flush_ms is None
+        self._is_plain = self._has_no_policy and self._system_clock
         self.door.set(segment.appender if self._is_plain else None)
 
     def _store_manifest(
@@ -465,7 +470,7 @@ class Writer:
             self._prepared.close()
             self._prepared = None
         self.door.set(None)
-        self._is_plain = False
+        self._has_no_policy = self._is_plain = False
         self.segment.close()
         self.durability.close()
 
@@ -477,7 +482,7 @@ class Writer:
         self._closed = reason
         self._lock = Exclusion()
         self.door.set(None)
-        self._is_plain = False
+        self._has_no_policy = self._is_plain = False
         self._housekeeper = None
 
     def _check_open(self) -> None:

@@ -34,6 +34,7 @@ from latewood.errors import NotFoundError, UsageError
 from latewood.limits import MiB, check_name
 from latewood.queue.retention import RetentionPolicy
 from latewood.replica.addresses import check_loopback, split_address
+from latewood.replica.bundle import ENTRY_BYTES_MAX
 from latewood.replica.factory import check_path
 from latewood.replica.tls import Credentials
 
@@ -215,16 +216,21 @@ def _check_retention(found: RetentionSettings) -> None:
 
 
 def _check_bounds(found: _File) -> None:
-    least = {"tick_ms": 5, "election_ticks": 3, "snapshot_bytes": 1 << 16, "partition_segment_bytes": 1 << 16}
+    least = {
+        "tick_ms": 5,
+        "election_ticks": 3,
+        "snapshot_bytes": 1 << 16,
+        "parent_segment_bytes": 2 * ENTRY_BYTES_MAX,
+        "partition_segment_bytes": 1 << 16,
+    }
     for table in (found.raft, found.limits, found.storage):
         for name in table.__struct_fields__:
             value, low = getattr(table, name), least.get(name, 0 if name == "priority" else 1)
             if value < low:
                 message = f"{name} is at least {low}, not {value}"
                 raise UsageError(message)
-    if 2 * found.limits.payload_bytes_max > found.storage.partition_segment_bytes:
-        message = (
-            f"payload_bytes_max is at most half of partition_segment_bytes, {found.storage.partition_segment_bytes:,}; "
-            f"not {found.limits.payload_bytes_max:,}"
-        )
-        raise UsageError(message)
+    for name in ("parent_segment_bytes", "partition_segment_bytes"):
+        segment_bytes, payload_bytes = getattr(found.storage, name), found.limits.payload_bytes_max
+        if 2 * payload_bytes > segment_bytes:
+            message = f"payload_bytes_max is at most half of {name}, {segment_bytes:,}; not {payload_bytes:,}"
+            raise UsageError(message)

@@ -1,8 +1,8 @@
 """One life of a node's engine: from recovery to a stop, or to the installation of a snapshot.
 
 The event loop's thread owns the engine, and mostly the partitions too.  What would keep it for long, such as making a
-partition or taking a snapshot, is done by a thread that the partitions are *lent* to; meanwhile committed entries and
-new requests wait, and Raft goes on.
+partition or writing a snapshot, is done by a thread that the partitions are *lent* to; meanwhile committed entries and
+new requests wait, and Raft goes on.  One more thread syncs them for a snapshot, beside all that.
 
 A node leads for its clients once it has routed an entry of its own term: then everything that was in its log before is
 in its partitions, answers included, and numbers go on behind that.
@@ -186,12 +186,15 @@ class Core:
     def collect(self) -> None:
         """Learn what the machines have done."""
         if not self._is_lent and not self.is_closed:
-            self.note(self.machine.collect())
+            self._tell(self.machine.collect())
             if self.parts.applier.damage is not None:
                 self.fail(self.parts.applier.damage)
 
     def note(self, events: Sequence[Progress | Alert]) -> None:
-        """Tell those who wait for it what the machines have done."""
+        """Tell those who wait for it what the machines have done, when the partitions are ours."""
+        self._when_ours(lambda: self._tell(events))
+
+    def _tell(self, events: Sequence[Progress | Alert]) -> None:
         moved = self.machine.moved()
         moved.update([event.partition_id for event in events])
         if self.barriers.is_waiting:
@@ -265,27 +268,30 @@ class Core:
         while self._handed and not self._is_lent and not self.is_closed:
             routed = self.parts.watermarks.routed
             entries = self._handed[0] = [entry for entry in self._handed[0] if entry.index > routed]
-            if quick := self.machine.route_quickly(entries, self.store.durable_index):
-                entries = self._handed[0] = entries[quick:]
-            if not entries:
-                self._handed.popleft()
-                self._after_routing()
-                continue
-            if any(entry.tears_down for entry in entries) and not self._is_kept(entries[-1].index):
-                return
-            if (count := slow_count(entries, self._has_room)) is not None:
-                self._route_slowly(entries[:count])
-                return
             try:
-                self.machine.route(entries, self.store.durable_index)
+                if quick := self.machine.route_quickly(entries, self.store.durable_index):
+                    entries = self._handed[0] = entries[quick:]
+                    self._after_routing()
+                if entries and not self._route_carefully(entries):
+                    return
             except DiskFull as error:
                 self._wait_for_room(error)
                 return
             self._handed.popleft()
-            self._after_routing()
         if not self.is_lent:
             self.writer.forget_settled()
         self._look_at_role()
+
+    def _route_carefully(self, entries: Sequence[Committed]) -> bool:
+        """Route what is not quick, here or by a thread; say whether it is done."""
+        if any(entry.tears_down for entry in entries) and not self._is_kept(entries[-1].index):
+            return False
+        if (count := slow_count(entries, self._has_room)) is not None:
+            self._route_slowly(entries[:count])
+            return False
+        self.machine.route(entries, self.store.durable_index)
+        self._after_routing()
+        return True
 
     def _is_kept(self, index: int) -> bool:
         """Say whether it is durable that an entry is committed; if not, have it made so, and go on then.

@@ -119,8 +119,9 @@ class Keeper:
 
     async def _take(self) -> None:
         core, self._is_busy = self._core, True
+        begun, given_up = list[SnapshotInHand](), list[bool]()
         try:
-            begun, events = list[SnapshotInHand](), list[Progress | Alert]()
+            events = list[Progress | Alert]()
             conf, routed = core.raft.driver.conf, core.parts.watermarks.routed
             term = core.store.term(routed)
 
@@ -129,6 +130,8 @@ class Keeper:
                 events.extend(core.machine.collect())
                 if core.parts.watermarks.routed == routed:  # Else the term and the members may be others.
                     begun.append(begin_snapshot(core.machine, self._fs, self._directory, term, conf))
+                if given_up:
+                    _abandon(begun)
 
             bytes_before = core.parent_bytes
             try:
@@ -155,6 +158,8 @@ class Keeper:
             self._fail()
         finally:
             self._is_busy = False
+            given_up.append(True)  # Before we look: a thread may still be at it.
+            _abandon(begun)
 
     def _fail(self) -> None:
         """Try again later, and tell of machines that hang: once, until others do."""
@@ -218,3 +223,8 @@ class Keeper:
             loop.call_soon_threadsafe(forget)
 
         core.raft.on_store(work)
+
+
+def _abandon(begun: Sequence[SnapshotInHand]) -> None:
+    for in_hand in begun:
+        in_hand.abandon()

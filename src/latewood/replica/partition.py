@@ -6,7 +6,7 @@ has come, and a replay is verified against what is there, never appended twice.
 
 Not flushed for each entry: the parent log is durable, and keeps what this one may lose until `flush`.
 
-Threads: one places, flushes and compacts; any may read.
+Threads: one places and compacts; any may read, and flush.
 """
 
 from collections.abc import Iterator, Sequence
@@ -115,10 +115,15 @@ class PartitionLogStore:
         return True
 
     def place_quickly(self, first: int, global_index: int, timestamp_ns: int, payloads: Sequence[bytes]) -> bool:
-        """Write records as `place_run`, if that waits for no disk; say whether it was done."""
+        """Write records as `place_run`, if they follow exactly and the log need not roll; say whether it was done.
+
+        Raises:
+            DiskFull, Poisoned: as `place`.
+        """
         if first != self._log.next_sequence + 1:
             return False
         if len(payloads) == 1 and self._append(payloads[0], global_index, timestamp_ns) >= 0:
+            self._room = 0  # Whoever asks for room looks again.
             return True
         size = sum(map(len, payloads)) + RECORD_HEAD_BYTES * len(payloads)
         return self.takes(size) and self.place_run(first, global_index, timestamp_ns, payloads)

@@ -121,6 +121,9 @@ class SegmentedStateMachine:
         """Take on those in front that are new and only bring records to logs that have room; return how many they are.
 
         The others, and what is only partly there then, are for `route`.
+
+        Raises:
+            DiskFull, Poisoned: as `route`.
         """
         watermarks = self.parts.watermarks
         watermarks.record_parent_durable(max(parent_durable, watermarks.parent_durable))

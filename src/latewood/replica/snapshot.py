@@ -7,17 +7,26 @@ A chunk's number is its sequence, so a transfer that broke off goes on where the
 
 A partition whose log is its state has no pieces: its records are fetched from the partition itself.
 
-Threads: a `SnapshotWriter` or `SnapshotReceiver` belongs to one; a `SnapshotReader` may be opened by any.
+Threads: a `SnapshotWriter` or `SnapshotReceiver` is used by one at a time; a `SnapshotReader` may be opened by any.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from latewood.clock import Clock
-from latewood.errors import ClosedError, ConflictError, CorruptError, UnavailableError, UsageError
+from latewood.errors import (
+    ClosedError,
+    ConflictError,
+    CorruptError,
+    LatewoodError,
+    Poisoned,
+    UnavailableError,
+    UsageError,
+)
 from latewood.format.entry import (
     Chunk,
     ChunkKind,
@@ -106,7 +115,8 @@ class SnapshotWriter:
 
     def abandon(self) -> None:
         """Give it up, and remove what there is of it."""
-        self._log.close()
+        with suppress(LatewoodError):  # What cannot be synced any more is not wanted any more.
+            self._log.close()
         self._fs.remove_tree(_incoming(self._path))
 
     def _add_cut(self, chunk: Chunk, data: bytes) -> None:
@@ -306,7 +316,7 @@ class SnapshotInHand:
     """
 
     def __init__(self, snapshot: Snapshot, writer: SnapshotWriter | None) -> None:
-        """Without a writer it is there already."""
+        """Without a writer it is there already; with one, that is the snapshot's from now on."""
         self.snapshot, self._writer = snapshot, writer
         self._marks: list[tuple[PartitionLogStore, PartitionProgress]] = []
         """Every partition with its progress, as it was."""
@@ -319,30 +329,42 @@ class SnapshotInHand:
         """Make the partitions durable as far as the snapshot says, and then the snapshot.
 
         Raises:
-            UnavailableError: a partition was torn down meanwhile; try again later.
             Poisoned: a sync failed; the node must be opened again.
         """
         try:
             for partition, progress in self._marks:
                 if progress.flushed_index < progress.highest_index:
-                    partition.flush()
+                    _flush(partition)
             if self._writer:
                 self._writer.finish()
-        except BaseException as error:
-            if self._writer:
-                self._writer.abandon()
-            if isinstance(error, ClosedError):
-                raise UnavailableError("a partition was closed while its snapshot was taken") from error
-            raise
+                self._writer = None
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Give it up, if it is not published; again does no harm."""
+        writer, self._writer = self._writer, None
+        if writer:
+            writer.abandon()
 
     def record(self, machine: SegmentedStateMachine) -> None:
         """Let the watermarks know."""
         marks, roster = machine.parts.watermarks, machine.parts.roster
         for partition, progress in self._marks:
             if roster.get(partition.partition_id) is partition:
-                marks.record_flushed(partition.partition_id, progress.highest_index, progress.highest_global)
+                marks.record_flushed(partition.partition_id, progress.highest_index, self.snapshot.index)
                 marks.record_snapshot(partition.partition_id, progress.applied_index, progress.applied_global)
         marks.record_parent_snapshot(self.snapshot.index)
+
+
+def _flush(partition: PartitionLogStore) -> None:
+    """Make a partition durable, unless it was torn down: then its end is committed, and that is durable."""
+    try:
+        partition.flush()
+    except Poisoned:  # It is a ClosedError, and says that a sync failed.
+        raise
+    except ClosedError:
+        return
 
 
 def begin_snapshot(

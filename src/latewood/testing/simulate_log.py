@@ -32,11 +32,12 @@ from latewood.replica.retention import compact_partition, drop_below, log_partit
 from latewood.replica.schedule import RetryPolicy
 from latewood.replica.snapshot import (
     PartitionState,
+    SnapshotInHand,
     SnapshotReader,
     SnapshotReceiver,
     SnapshotWriter,
+    begin_snapshot,
     remove_snapshots_before,
-    take_snapshot,
 )
 from latewood.testing.crash_fs import TEAR_BYTES, CrashFS
 from latewood.testing.fake_clock import START_NS, FakeClock
@@ -72,6 +73,8 @@ class DiskStorage:
         self._clock = FakeClock()
         self._fs = CrashFS(tear_bytes=world.random.choice(TEAR_BYTES))
         self._site = self._make_site()
+        self._in_hand: SnapshotInHand | None = None
+        """A snapshot that is written, and does not count yet: entries are routed meanwhile."""
         self._taken: Snapshot | None = None
         """A snapshot that is whole, and waits until the parent log may be cut there."""
         self._newest: Snapshot | None = None
@@ -106,7 +109,7 @@ class DiskStorage:
         applier = Applier(self._clock, _RETRIES, batch_max=4)
         self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
         self._store = LateSync(up.store)
-        self._taken, self._newest, self._verified = None, None, {}
+        self._in_hand, self._taken, self._newest, self._verified = None, None, None, {}
         if self._world.bug is not Bug.FORWARD_AT_FSYNC:
             for entry in up.store.read_all(up.store.first_index, up.applied + 1):
                 self._world.truth.commit(self._node, entry)
@@ -212,7 +215,7 @@ class DiskStorage:
     @property
     def has_waiting_snapshot(self) -> bool:
         """Whether a snapshot waits until the parent log may be cut there."""
-        return self._taken is not None
+        return self._taken is not None or self._in_hand is not None
 
     def compact(self, conf: ConfState, conf_index: int, *, wanted: int) -> Snapshot | None:
         """Cut the parent log at a snapshot, the one that waits or a new one, if enough nodes have what is cut off.
@@ -222,22 +225,32 @@ class DiskStorage:
         """
         del conf_index
         self._tell_time()
-        up, marks = self._up, self._up.machine.parts.watermarks
-        base = self.base_index
+        up, base = self._up, self.base_index
         if self._taken is None or self._taken.index <= base or self._taken.index < wanted:
-            if marks.routed <= base:
+            if self._in_hand is None and not self._begin_snapshot(conf):
                 return None
-            try:
-                term = up.store.term(marks.routed)
-                self._taken = take_snapshot(up.machine, self._fs, _LAYOUT.snapshots, term, conf, _SNAPSHOT)
-            except UnavailableError:
-                return None
+            assert self._in_hand is not None
+            self._in_hand.publish()
+            self._in_hand.record(up.machine)
+            self._taken, self._in_hand = self._in_hand.snapshot, None
         if self._taken.index > up.machine.truncatable_to():
             return self._taken
         taken, before = self._taken, self._newest
         self._taken, self._newest = None, taken
         self._cut(before if before and before.index > base and self._world.housekeeps(0.5) else taken)
         return taken
+
+    def _begin_snapshot(self, conf: ConfState) -> bool:
+        """Write a snapshot, if there is something to write; say whether it is to be published at once."""
+        machine, marks = self._up.machine, self._up.machine.parts.watermarks
+        if marks.routed <= self.base_index:
+            return False
+        try:
+            term = self._up.store.term(marks.routed)
+            self._in_hand = begin_snapshot(machine, self._fs, _LAYOUT.snapshots, term, conf, _SNAPSHOT)
+        except UnavailableError:
+            return False
+        return self._world.chance(0.5)
 
     def _cut(self, snapshot: Snapshot) -> None:
         """Have the parent log begin behind a snapshot, and then the partitions of machines."""
@@ -262,6 +275,8 @@ class DiskStorage:
         if self._world.chance(0.3):
             self.lose_power()
         else:
+            if self._in_hand:
+                self._in_hand.abandon()
             close_node(self._up)
         return False
 

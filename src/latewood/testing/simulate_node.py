@@ -234,15 +234,15 @@ class Node:
                 raise Violation(f"node {self.node} hands {entry.index} on after {self.handed_on}")
             self._world.truth.commit(self.node, entry)
             self.handed_on = entry.index
-        if self._world.bug is not Bug.FORWARD_AT_FSYNC:
-            self.storage.hand_on(entries)
-        self.storage.set_members(self.driver.conf)
         done, lost = self.proposals.settle(entries)
         if self._world.bug is Bug.ACK_WITHOUT_TERM:
             done += [(operation, entries[-1].index) for operation in lost]
         for operation, index in done:
             self._world.note(self.node, operation, index)
             self._world.truth.acknowledge(operation, index)
+        if self._world.bug is not Bug.FORWARD_AT_FSYNC:
+            self.storage.hand_on(entries)
+        self.storage.set_members(self.driver.conf)
 
     def _planted_after_sync(self, written: list[Write]) -> None:
         if self._world.bug is Bug.FORWARD_AT_FSYNC:
