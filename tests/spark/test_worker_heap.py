@@ -1,6 +1,7 @@
-"""Spark's Python processes do not search all modules for garbage after each task."""
+"""Spark's Python processes do not search all modules for garbage after each task, and do not wait for it to arrive."""
 
 import gc
+import os
 import pickle
 import subprocess
 import sys
@@ -8,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from latewood.spark import batch, executor, source
+from latewood.spark import batch, executor, sink, source
 from latewood.spark.archive import ArchiveNames
 from latewood.spark.worker_heap import settle
 from latewood.tasks.segments import SegmentsTask, look_at_segments
@@ -75,6 +77,15 @@ def test_a_worker_of_sparks_has_little_left_to_search(spark: "SparkSession") -> 
     assert all(frozen > max(searched, 10_000) for frozen, searched in counts), counts
 
 
+def test_a_worker_is_reached_by_a_socket_that_does_not_wait_for_acknowledgements(spark: "SparkSession") -> None:
+    def told(batches: Iterator[Any]) -> Iterator[Any]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"enabled": [os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED")]})
+
+    (row,) = spark.range(1, numPartitions=1).mapInArrow(told, "enabled STRING").collect()
+    assert row.enabled == "true"
+
+
 def test_schema_plan_and_task_settle_their_processes(events: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     monkeypatch.setattr(source, "settle", lambda: calls.append("schema"))
@@ -87,6 +98,19 @@ def test_schema_plan_and_task_settle_their_processes(events: Path, monkeypatch: 
     batches: Iterator[Any] = reader.read(task)
     assert sum(found.num_rows for found in batches) == 1000
     assert calls == ["schema", "plan or task", "plan or task"]
+
+
+def test_writer_task_and_commit_settle_their_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(sink, "settle", lambda: calls.append("sink"))
+    schema = StructType().add("payload", "binary")
+    writer = source.LatewoodSource({"path": str(tmp_path / "log")}).writer(schema, overwrite=False)
+    assert len(calls) == 1
+    rows: Any = pa.RecordBatch.from_pydict({"payload": [b"a", b"b"]})
+    staged = writer.write(iter([rows]))
+    assert len(calls) == 2
+    writer.commit([staged])
+    assert len(calls) == 3
 
 
 def test_a_task_of_a_job_settles_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
