@@ -19,7 +19,7 @@ NATIVE_PRESENT := ls src/latewood/_native*.so >/dev/null 2>&1
 PURE_TESTS := tests/kernel tests/segment tests/log tests/queue tests/meta/test_native_present.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster test check bench crash chaos format api clean
+.PHONY: help setup demo cluster test check bench crash chaos simulate format api clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -61,6 +61,13 @@ CHAOS_TOTALS ?= chaos.json
 
 chaos: setup ## Kill, pause, cut off, fill and damage nodes of a real cluster while clients check; goes on where it ended
 	$(BIN)/python -m tests.replica.campaign --operations $(CHAOS_OPERATIONS) --minutes $(CHAOS_MINUTES) --totals $(CHAOS_TOTALS)
+
+SEEDS ?= 0:10000
+
+simulate: setup ## Live through 10,000 small clusters in a bad world, on a model of a disk and on the real logs: hours
+	$(BIN)/python -m latewood.testing.simulate --store model --seeds $(SEEDS)
+	$(BIN)/python -m latewood.testing.simulate --store log --seeds $(SEEDS)
+	$(BIN)/python -m latewood.testing.simulate --planted all
 
 format: setup ## Format the source and apply the safe lint fixes
 	$(BIN)/ruff format --quiet .
