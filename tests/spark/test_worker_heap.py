@@ -80,7 +80,7 @@ def test_a_worker_of_sparks_has_little_left_to_search(spark: "SparkSession") -> 
 def test_a_worker_is_reached_by_a_socket_that_does_not_wait_for_acknowledgements(spark: "SparkSession") -> None:
     def told(batches: Iterator[Any]) -> Iterator[Any]:
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"enabled": [os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED")]})
+            yield pa.RecordBatch.from_pydict({"enabled": [os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower()]})
 
     (row,) = spark.range(1, numPartitions=1).mapInArrow(told, "enabled STRING").collect()
     assert row.enabled == "true"

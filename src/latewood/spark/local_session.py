@@ -30,8 +30,13 @@ SETTINGS: Final[Mapping[str, str]] = {
     ),  # A third off the time of a small micro-batch.
 }
 """What a session gets that nobody has set otherwise."""
-_ALONE: Final[Mapping[str, str]] = {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-"""What one gets besides whose executors are all on this machine; others could not call back."""
+_ALONE: Final[Mapping[str, str]] = {
+    "spark.driver.host": _LOOPBACK,
+    "spark.driver.bindAddress": _LOOPBACK,
+    "spark.python.unix.domain.socket.enabled": "true",  # Over TCP each task waits 40 ms for an acknowledgement.
+}
+"""What one gets besides whose executors are all on this machine; others could not call back, and the temporary
+directory of a container may have too long a path for a socket."""
 
 
 def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
