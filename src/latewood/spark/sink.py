@@ -22,6 +22,7 @@ from latewood.limits import ARROW_RECORDS_MAX, MiB
 from latewood.spark.commits import Batch, Committer
 from latewood.spark.commits_files import stream_query, txn_query
 from latewood.spark.staging import Hook, StagedFile, StagedName, StagingWriter
+from latewood.spark.worker_heap import settle
 from latewood.spark.writing_columns import Columns, find_columns, records_of, split_by_shard
 from latewood.spark.writing_options import WriteOptions, parse_write_options
 from latewood.spark.writing_patience import patiently
@@ -66,6 +67,7 @@ class Sink:
                 records, keys = records_of(rows, self.columns, has_keys=self.target.keyed)
                 for shard, piece in split_by_shard(records, keys, len(self.target.logs), partition + turn):
                     writer.add(shard, piece)
+            settle()
             return writer.finish() if writer else None
         except BaseException:
             if writer:
@@ -74,6 +76,7 @@ class Sink:
 
     def committer(self, step: Hook) -> Committer:
         """Return what appends staged files."""
+        settle()
         return Committer(
             PosixFS(),
             self.target,
@@ -173,6 +176,7 @@ def _sink(options: Mapping[str, str], schema: StructType, *, overwrite: bool, st
     parsed = parse_write_options(options, streaming=streaming)
     target = patiently(lambda: find_target(PosixFS(), parsed.path), parsed.lock_timeout_ms)
     fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    settle()
     return Sink(parsed, target, find_columns(fields, has_keys=target.keyed))
 
 

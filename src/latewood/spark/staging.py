@@ -10,7 +10,7 @@ Order of writes: docs/crash-safety.md, "spark sink".
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -129,26 +129,31 @@ class StagingWriter:
 
 
 class StagedReader:
-    """Reads one file that a task has finished."""
+    """Reads one file that a task has finished, and that nobody changes any more, so it can be mapped."""
 
     def __init__(self, file: File, staged: StagedFile) -> None:
-        self._file, self._staged = file, staged
+        self._path = file.path
         self._schema = pa.schema([(name, TYPES[name]) for name in staged.columns])
         raw = file.pread(staged.index_bytes, staged.index_offset)
         if len(raw) != staged.index_bytes or crc32c(raw) != staged.index_checksum:
             raise CorruptError("the index of a staged file is not what its task wrote", file.path, staged.index_offset)
         self.frames: list[Frame] = msgspec.msgpack.decode(raw, type=list[Frame])
+        self._mapping = file.map(staged.index_offset, writable=False)  # The index is behind it, so it is all there.
 
-    def body(self, frame: Frame) -> bytes:
-        """Return the bytes of a frame.
+    def body(self, frame: Frame) -> memoryview:
+        """Return the bytes of a frame, not copied.
 
         Raises:
             CorruptError: they are not what the task wrote.
         """
-        raw = self._file.pread(frame.length, frame.offset)
+        raw = self._mapping.view[frame.offset : frame.offset + frame.length]
         if len(raw) != frame.length or crc32c(raw) != frame.checksum:
-            raise CorruptError("staged records are not what their task wrote", self._file.path, frame.offset)
+            raise CorruptError("staged records are not what their task wrote", self._path, frame.offset)
         return raw
+
+    def close(self) -> None:
+        """Unmap the file, once nobody has bytes of it any more."""
+        self._mapping.close()
 
     def records(self, frame: Frame) -> Any:
         """Return a frame's records as an Arrow batch."""
@@ -168,7 +173,8 @@ def opened(fs: FileSystem, directory: Path, staged: StagedFile) -> Iterator[Stag
     except NotFoundError:
         raise CorruptError("a staged file is gone", path, 0) from None
     try:
-        yield StagedReader(file, staged)
+        with closing(StagedReader(file, staged)) as reader:
+            yield reader
     finally:
         file.close()
 
