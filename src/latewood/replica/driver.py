@@ -12,6 +12,7 @@ import logging
 from asyncio import get_running_loop
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from latewood.errors import ClosedError, UsageError
@@ -31,6 +32,7 @@ from latewood.replica.engine import (
     Role,
     Snapshot,
 )
+from latewood.replica.pace import SMALL_BYTES, Pace
 from latewood.replica.storage_thread import StorageThread
 
 _Token = TypeVar("_Token")
@@ -251,6 +253,8 @@ class Host(Protocol[_Token]):
 class EngineLoop(Generic[_Token]):
     """An engine that runs by itself: the event loop's thread owns it, and one more thread owns the store.
 
+    Small writes to a quick disk are the loop's own (`pace`), while that thread has nothing to do.
+
     What is proposed or received during one turn of the event loop goes to the engine as one batch; what is to be
     written while the disk is busy is written with one sync.
     """
@@ -265,6 +269,7 @@ class EngineLoop(Generic[_Token]):
         self._loop = get_running_loop()
         self._storage = StorageThread(self._loop, "latewood-parent-log")
         self._reading = StorageThread(self._loop, "latewood-parent-read")
+        self._pace = Pace()
         self._will_tell = False
         self._queue: list[Write] = []
         self._actions: list[Callable[[], None]] = []
@@ -378,14 +383,27 @@ class EngineLoop(Generic[_Token]):
     def _write(self) -> None:
         writes, self._queue = self._queue, []
         actions, self._actions = self._actions, []
+        size = sum(len(entry.data) for write in writes for entry in write.entries)
+        if self._pace.is_waited_for(size) and not actions and not any(write.snapshot for write in writes):
+            self._perform(writes, size)
+            self.driver.written(len(writes))
+            self.wake()
+            return
         self._is_writing = True
 
         def work() -> None:
-            perform(self._store, writes)
+            self._perform(writes, size)
             for action in actions:
                 action()
 
         self._then(self._storage, work, lambda _: self._written(len(writes)))
+
+    def _perform(self, writes: Sequence[Write], size: int) -> None:
+        """Write and sync, on whatever thread, and know how long that takes; there is one at a time."""
+        began = monotonic()
+        perform(self._store, writes)
+        if size <= SMALL_BYTES:
+            self._pace.note(monotonic() - began)
 
     def _written(self, count: int) -> None:
         self._is_writing = False
