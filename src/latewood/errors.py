@@ -4,6 +4,7 @@ LatewoodError
 ├── UsageError          fix the call; nothing was written
 │   ├── BadName         a name that could not be a file name everywhere
 │   ├── RecordTooLarge  no segment could ever hold it
+│   │   └── PayloadTooLarge     no node of the cluster would take it
 │   └── ReadOnlyError   the log was opened to read
 ├── NotFoundError       nothing is there: check the path or the name
 │   ├── KeyNotFound     the key that it was encrypted with is not among those given
@@ -65,6 +66,16 @@ class RecordTooLarge(UsageError):
         return (
             f"a payload of {self.payload_bytes:,} bytes does not fit a segment of this log, which holds at most "
             f"{self.payload_bytes_max:,}; split it, or open the log with a larger segment_bytes_max"
+        )
+
+
+class PayloadTooLarge(RecordTooLarge):
+    """A payload that no node of this cluster would take."""
+
+    def __str__(self) -> str:
+        return (
+            f"a payload of {self.payload_bytes:,} bytes, and this cluster takes at most {self.payload_bytes_max:,}; "
+            "split it, or raise payload_bytes_max in [limits] of every node.toml"
         )
 
 
@@ -187,6 +198,8 @@ class Overloaded(UnavailableError):
 
     def __str__(self) -> str:
         where = "all partitions together" if self.partition_id is None else f"partition {self.partition_id}"
+        if self.limit == "frozen":
+            return f"{where} is paused, because its machine failed again and again; mend that, then `client.resume`"
         return f"{where}: {self.limit} would be {self.value:,}, at most {self.bound:,}; back off and try again"
 
 

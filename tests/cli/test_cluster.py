@@ -153,7 +153,9 @@ def test_partitions_are_listed(cluster: FakeCluster) -> None:
 
 def test_members_and_leader_are_changed(cluster: FakeCluster) -> None:
     where = cluster.addresses[0]
-    assert row("cluster", "add", where, "4", "127.0.0.1:9")["voters"] == [1, 2, 3, 4]
+    assert row("cluster", "add", where, "2", cluster.addresses[1])["voters"] == [1, 2, 3]
+    assert "is node 2, not node 4" in complaint("cluster", "add", where, "4", cluster.addresses[1], code=2)
+    assert "starts node 4 there" in complaint("cluster", "add", where, "4", "127.0.0.1:9", "--timeout", "0.3", code=1)
     assert row("cluster", "remove", where, "4")["voters"] == [1, 2, 3]
     ok("cluster", "transfer-leader", where, "3")
     assert cluster.leader == 3

@@ -31,6 +31,7 @@ from latewood.replica.client.options import Address
 from latewood.replica.client.verdict import Lost
 from latewood.replica.replies import Appended, AppendedGroup
 from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup, PartitionAppend, TearDown
+from latewood.replica.wire import FRAME_BYTES_MAX
 from tests.replica.fake_cluster import PAYLOAD_BYTES_MAX, FakeCluster, Fault
 
 T = TypeVar("T")
@@ -732,14 +733,35 @@ def test_a_reader_of_a_partition_that_began_anew_is_told() -> None:
 # -- the cluster ------------------------------------------------------------------------------------------
 
 
+def test_a_node_is_added_only_where_it_is() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(UsageError, match="is node 2, not node 4; nothing was changed"):
+            await client.add_node(4, cluster.addresses[1])
+        with pytest.raises(ClusterUnavailable, match="starts node 4 there"):
+            await client.add_node(4, "127.0.0.1:9")
+        assert (await client.remove_node(4)).voters == [1, 2, 3]
+
+    played(act, timeout_ms=300)
+
+
+def test_a_payload_that_fits_no_message_is_too_large() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        for call in (client.partition(7).append, lambda one: client.partition(7).append_many([b"a", one])):
+            with pytest.raises(RecordTooLarge, match="payload_bytes_max in"):
+                await call(bytes(FRAME_BYTES_MAX))
+        assert not cluster.records
+
+    played(act)
+
+
 def test_the_cluster_can_be_asked_and_changed() -> None:
     async def act(client: AsyncClient, cluster: FakeCluster) -> None:
         assert (await client.status()).leader == 1
         assert (await client.status(cluster.addresses[1])).node_id == 2
         assert await client.barrier(12, [7], timeout=1) == 12
         assert await client.partition(7).barrier() == 99
-        assert (await client.add_node(4, "127.0.0.1:9")).voters == [1, 2, 3, 4]
-        assert (await client.remove_node(4)).voters == [1, 2, 3]
+        assert (await client.add_node(3, cluster.addresses[2])).voters == [1, 2, 3]
+        assert (await client.remove_node(3)).voters == [1, 2]
         await client.transfer_leader(2)
         assert (await client.status()).leader == 2
         await filled(client, 2)

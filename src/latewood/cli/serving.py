@@ -84,7 +84,10 @@ async def _serve(config: NodeConfig, factory: MachineFactory) -> int:
         try:
             port = await node.start()
         except OSError as taken:
-            message = f"cannot listen on {config.listen}: {taken.strerror or taken}; --listen chooses another address"
+            message = (
+                f"cannot listen on {config.listen}: {taken.strerror or taken}; does this node run already? "
+                "If another program has the port, --listen chooses another address"
+            )
             raise UnavailableError(message) from taken
         server = await serve_metrics(node, config.metrics) if config.metrics else None
         write_json({"node_id": config.node_id, "cluster_id": config.cluster_id, "port": port}, pretty=False)

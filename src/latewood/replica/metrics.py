@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from latewood.errors import UnavailableError
 from latewood.replica.addresses import split_address
 from latewood.replica.core import Core
 from latewood.replica.engine import Role
@@ -32,7 +33,11 @@ class _Metric(NamedTuple):
 
 
 async def serve_metrics(node: "Node", address: str) -> asyncio.Server:
-    """Answer GET /metrics and GET /healthz at an address."""
+    """Answer GET /metrics and GET /healthz at an address.
+
+    Raises:
+        UnavailableError: the address cannot be had.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
@@ -50,7 +55,11 @@ async def serve_metrics(node: "Node", address: str) -> asyncio.Server:
         writer.close()
 
     host, port = split_address(address)
-    return await asyncio.start_server(answer, host, port, limit=_REQUEST_BYTES_MAX)
+    try:
+        return await asyncio.start_server(answer, host, port, limit=_REQUEST_BYTES_MAX)
+    except OSError as error:
+        message = f"cannot serve metrics on {address}: {error.strerror or error}; --metrics chooses another address"
+        raise UnavailableError(message) from error
 
 
 def metrics_text(node: "Node") -> str:

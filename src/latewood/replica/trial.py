@@ -15,6 +15,7 @@ from latewood.errors import NotFoundError, UsageError
 from latewood.fs import FileSystem
 from latewood.fs.atomic import replace_file
 from latewood.limits import check_name
+from latewood.replica.addresses import check_loopback
 from latewood.replica.certificates import Names, authority_names, client_names, node_names
 from latewood.replica.client.options import PORT_MAX, Address
 from latewood.replica.tls import Credentials
@@ -98,6 +99,8 @@ def write_trial(fs: FileSystem, directory: Path, cluster_id: str, nodes: Mapping
         message = f"{directory} is cluster {known.cluster_id!r} already, {what} TLS; choose another directory"
         raise UsageError(message)
     every = dict(nodes) | (known.nodes if known else {})
+    for address in () if tls else every.values():  # Before a file is written: a node would refuse it.
+        check_loopback(Address.parse(address).host)
     written = []
     for node_id, address in every.items():
         path = directory / f"node-{node_id}" / NODE_FILE

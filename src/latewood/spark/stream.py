@@ -24,6 +24,7 @@ from pyspark.sql.types import StructType
 from latewood.errors import DataLost
 from latewood.spark import plan
 from latewood.spark.batch import read_partition, scan_partitions
+from latewood.spark.farewell import leave_quietly
 from latewood.spark.offsets import Offsets, decode_offsets, encode_offsets
 from latewood.spark.options import ReadOptions
 from latewood.spark.positions import Positions, positions_of
@@ -142,6 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for positions in self._positions.values():
             positions.close()
         self._positions = {}
+        leave_quietly()
 
     # -- the executors' side ------------------------------------------------------------------------------------
 

@@ -146,10 +146,14 @@ class AsyncClient:
         """Make a running node a member: first a learner, and a voter once it has caught up.
 
         Raises:
-            UsageError: it cannot be.
+            UsageError: it cannot be, or another node is at that address; nothing was changed.
+            ClusterUnavailable: nobody answers there; nothing was changed.
             UnavailableError: another change is under way, or the node did not catch up; try again.
         """
-        return await self._change(ChangeMembers(0, "add_learner" if learner else "add", node_id, address))
+        request = ChangeMembers(0, "add_learner" if learner else "add", node_id, address)
+        _checked(request)
+        await self._check_is_at(node_id, address)
+        return await self._change(request)
 
     async def remove_node(self, node_id: int) -> Members:
         """Let a node be a member no more; it may be down."""
@@ -269,6 +273,22 @@ class AsyncClient:
                     raise OutcomeUnknown("it was too long ago: nodes may have forgotten it, and would do it again")
                 appended = await self._append(part.request, deadline)
                 return appended.sequences[part.start : part.stop]
+
+    async def _check_is_at(self, node_id: int, address: str) -> None:
+        """Refuse an address at which there is another node: members would look for the one and find the other."""
+        deadline = self._loop.time() + self.options.timeout_ms / 1000
+        while True:
+            try:
+                link = await self._route.at(address)
+                break
+            except ClusterUnavailable as error:
+                if isinstance(error, NotTrusted) or self._loop.time() + _PAUSE_S >= deadline:
+                    start = f"`latewood serve --config node.toml --join` starts node {node_id} there"
+                    raise ClusterUnavailable(f"{error}; nothing was changed; {start}") from error
+            await asyncio.sleep(_PAUSE_S)
+        found = link.greeted.result().node_id
+        if found != node_id:
+            raise UsageError(f"at {address} is node {found}, not node {node_id}; nothing was changed")
 
     async def _change(self, request: ChangeMembers) -> Members:
         return await self.ask(request, CHANGING, Members, extra_s=request.timeout_ms / 1000)

@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from latewood.errors import DataLost, NotFoundError, UsageError
+from latewood.errors import DataLost, NotFoundError, PayloadTooLarge, UsageError
 from latewood.kernel import Record
-from latewood.limits import READ_RECORDS_MAX, U64_MAX, MiB, check_name
+from latewood.limits import READ_RECORDS_MAX, U64_MAX, KiB, MiB, check_name
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
 from latewood.replica.client.batcher import Batcher
 from latewood.replica.client.parts import gathered
 from latewood.replica.client.verdict import CHANGING, READING
 from latewood.replica.replies import Cursor, Done, Found, PartitionInfo, Readers, Records
 from latewood.replica.requests import PARTITION_MAX, FindTime, GetCursor, GetReaders, Read, SetCursor
+from latewood.replica.wire import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from latewood.replica.client.asynchronous import AsyncClient
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 1 * MiB
 """Of records in one reply, beyond its first."""
+_PAYLOAD_BYTES_MAX: Final = FRAME_BYTES_MAX - 1 * KiB
+"""Of one record, whatever nodes are told to take: with its request it must fit a message."""
 _CALL_RECORDS_MAX: Final = 1_024
 """Records of one call in one request: a quarter of what a node takes in hand for a partition."""
 Start: TypeAlias = Literal["resume", "earliest", "latest"] | int
@@ -76,6 +79,8 @@ class AsyncPartition:
         """
         raw = payload if type(payload) is bytes else _payload(payload)
         batcher, room, size = self._batcher or self._begin(), self._room, len(raw)
+        if size > _PAYLOAD_BYTES_MAX:
+            raise PayloadTooLarge(size, _PAYLOAD_BYTES_MAX)
         if size > room.free or room.is_crowded:
             await room.take(size)
         else:  # One call less for every record.
@@ -252,6 +257,8 @@ class AsyncPartition:
     def _cut(self, payloads: list[bytes]) -> list[tuple[list[bytes], int]]:
         """Return payloads as requests' worth of them, each with its bytes."""
         options, cuts, begin, size = self._client.options, list[tuple[list[bytes], int]](), 0, 0
+        if (largest := max(map(len, payloads), default=0)) > _PAYLOAD_BYTES_MAX:
+            raise PayloadTooLarge(largest, _PAYLOAD_BYTES_MAX)
         for at, payload in enumerate(payloads):
             full = at - begin >= _CALL_RECORDS_MAX or size + len(payload) > options.batch_bytes_max
             if at > begin and full:
