@@ -92,7 +92,7 @@ def test_after_too_many_failures_a_partition_is_paused_and_the_others_go_on() ->
     assert node.marks[3].applied_index == 3
     assert node.marks[1].applied_index == 1
     assert node.marks.applied_floor() == 1, "what is committed and unapplied holds the floor"
-    with pytest.raises(Overloaded, match="partition 1: frozen"):
+    with pytest.raises(Overloaded, match="partition 1 is paused"):
         node.machine.parts.dispatcher.admit(1, 1, 1, 0)
     node.machine.resume(1)
     node.work()

@@ -12,6 +12,7 @@ from latewood.errors import (
     LatewoodError,
     Locked,
     NotFoundError,
+    PayloadTooLarge,
     ReadOnlyError,
     RecordTooLarge,
     UsageError,
@@ -51,7 +52,7 @@ def explain(error: LatewoodError) -> str:
         case Locked() if error.path.parent.name != "readers":
             holder = f"process {error.pid}" if error.pid else "another process"
             text = f"{error.path.parent} is being written by {holder}; wait until it ends, or stop it"
-        case RecordTooLarge():
+        case RecordTooLarge() if not isinstance(error, PayloadTooLarge):
             text = (
                 f"a payload of {error.payload_bytes:,} bytes does not fit a segment of this log, which holds at most "
                 f"{error.payload_bytes_max:,}; split it, or give a larger --segment-bytes"

@@ -243,17 +243,22 @@ class AsyncClient:
         return await self._ask_until(_checked(request), nature, kind, deadline, extra_s)
 
     async def ask_any(self, request: Request, kind: type[R], *, extra_s: float = 0.0) -> R:
-        """Ask any node, until one answers or the deadline: for what need not be the latest."""
-        deadline, attempt = self._loop.time() + self.options.timeout_ms / 1000, 0
+        """Ask any node, again for a moment if it cannot answer: for what need not be the latest.
+
+        Raises:
+            UnavailableError: what the first said; those after it may only be gone.
+        """
+        deadline, attempt = self._loop.time() + self.options.attempt_ms / 1000, 0
+        first: UnavailableError | None = None
         while True:
             try:
                 return await self._ask_one(request, None, kind, extra_s)
             except UnavailableError as error:  # It opens its storage, or has just gone.
-                attempt += 1
+                attempt, first = attempt + 1, first or error
                 pause = self.options.pause_s(attempt, self._chance())
                 is_final = isinstance(error, (NotTrusted, Overloaded, WaitExpired))
                 if is_final or self._loop.time() + pause >= deadline:
-                    raise
+                    raise first from None
             await asyncio.sleep(pause)
 
     # -- inside -------------------------------------------------------------------------------------------
