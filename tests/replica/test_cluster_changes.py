@@ -45,7 +45,7 @@ def test_a_node_that_lags_behind_the_log_catches_up_by_a_snapshot(tmp_path: Path
             for node in others:
                 await status_when(client, cluster.addresses[node], lambda one: one.first_index > killed_at + 1)
             cluster.nodes[lagging].start()
-            end = (await client.status()).committed
+            end = await client.barrier()  # As the leader knows: others hear of it a moment later.
             await status_when(client, cluster.addresses[lagging], lambda one: one.applied >= end)
             expected = [record.payload async for record in client.partition(PARTITION).scan()]
             assert len(expected) == 1_300
@@ -74,7 +74,7 @@ def test_a_node_is_added_and_another_removed(tmp_path: Path) -> None:
             assert sorted(members.voters) == sorted({1, 2, 3, 4} - {leader})
             cluster.nodes[leader].kill()
             await fill(client, 100)
-            end = (await client.status()).committed
+            end = await client.barrier()  # As the leader knows: others hear of it a moment later.
             await status_when(client, cluster.addresses[4], lambda one: one.applied >= end)
             assert len(await stale(cluster.addresses[4])) == 400
             assert 4 in {one.node_id for one in (await client.status()).nodes}

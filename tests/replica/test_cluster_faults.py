@@ -65,7 +65,7 @@ def test_a_full_disk_stops_one_node_and_room_brings_it_back(tmp_path: Path, *, l
 
 async def filled(client: AsyncClient, cluster: ClusterProcesses) -> None:
     await fill(client, 100)
-    end = (await client.status()).committed
+    end = await client.barrier()  # As the leader knows: others hear of it a moment later.
     await status_when(client, cluster.addresses[DAMAGED], lambda one: one.applied >= end)
 
 

@@ -78,7 +78,7 @@ def test_a_node_that_was_away_begins_behind_what_went_meanwhile(tmp_path: Path) 
                 await status_when(client, cluster.addresses[node], lambda one: one.first_index > before.last_index + 1)
             await until(lambda: min(firsts(tmp_path, others)) > 400)
             cluster.nodes[away].start()
-            end = (await client.status()).committed
+            end = await client.barrier()  # As the leader knows: others hear of it a moment later.
             await status_when(client, cluster.addresses[away], lambda one: one.applied >= end)
             first = (await client.partition(PARTITION).info()).first_sequence
             assert firsts(tmp_path, [away])[0] > 100
