@@ -13,13 +13,10 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
+from latewood.limits import LATE_MAX
 from latewood.replica.machine import Placed, Run
 from latewood.replica.quorum import Majority, Quorum, quorum_index
-
-_LATE_MAX: Final = 16_384
-"""What has landed and was not looked at, at the most."""
 
 
 @dataclass(slots=True)
@@ -52,7 +49,7 @@ class AckTracker:
         """Know of entries of several partitions, in order; they are looked at when somebody wants to know."""
         self._late += placed
         self._is_settled = False
-        if len(self._late) > _LATE_MAX:
+        if len(self._late) > LATE_MAX:
             self.settle()
 
     def acknowledge(self, node: int, partition_id: int, index: int) -> int:

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from latewood.format.entry import Command
+from latewood.limits import LATE_MAX
 from latewood.replica.requests import CLIENT_ID_BYTES, REQUEST_WINDOW
 
 CLIENTS_MAX: Final = 1_024
@@ -27,8 +28,6 @@ CLIENTS_MAX: Final = 1_024
 CLIENT_SILENT_NS: Final = 15 * 60 * 1_000_000_000
 """After so long nobody waits for an answer any more; three times the longest patience of our client."""
 
-_LATE_MAX: Final = 16_384
-"""Commands that are written down at the most before they are taken in."""
 
 _Note: TypeAlias = tuple[bytes, int, int, int]
 """The name of a request, the index of its first record, their number, and when."""
@@ -190,7 +189,7 @@ class AnswerBook:
                 notes = late[partition_id] = []
             notes.append((request, first, len(payloads), timestamp_ns))
             self._late_count += 1
-        if self._late_count > _LATE_MAX:
+        if self._late_count > LATE_MAX:
             for partition_id in list(late):
                 self._take_in(partition_id)
             self._late_count = 0

@@ -17,12 +17,9 @@ only its first and its last matter.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
+from latewood.limits import LATE_MAX
 from latewood.replica.machine import Placed, Run
-
-_LATE_MAX: Final = 16_384
-"""What is written down at the most before it is taken in."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -149,7 +146,7 @@ class Watermarks:
         """Note what was written to partitions whose log is their state, in order: as `record_routed`, and applied."""
         assert self.routed < placed[0][3] <= placed[-1][3] <= self.parent_durable, "what is routed is durable"
         self._late += placed
-        if len(self._late) > _LATE_MAX:
+        if len(self._late) > LATE_MAX:
             self._settle()
 
     def record_passed(self, index: int) -> None:
