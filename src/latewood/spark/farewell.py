@@ -8,13 +8,14 @@ import sys
 from types import TracebackType
 from typing import Final
 
+from latewood.spark.worker_heap import runs_as
+
 _RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def leave_quietly() -> None:
     """Have the process, if it is Spark's for planning a stream, say nothing of a connection that is gone."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    if getattr(spec, "name", None) == _RUNNER:
+    if runs_as(_RUNNER):
         sys.excepthook = quiet_hook
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final
 
 _DAEMON: Final = "pyspark.daemon"
+"""What starts the processes that Spark uses again and again."""
 
 
 @cache
@@ -18,11 +19,11 @@ def settle() -> None:
 
     Elsewhere it does nothing: there others decide.
     """
-    if is_sparks(sys.modules.get("__main__")):
+    if runs_as(_DAEMON):
         gc.freeze()
 
 
-def is_sparks(main: object) -> bool:
-    """Say whether a process with this main module is one that Spark starts for Python, and uses again and again."""
-    spec = getattr(main, "__spec__", None)
-    return getattr(spec, "name", None) == _DAEMON
+def runs_as(module: str) -> bool:
+    """Say whether this process was started to run a module of Spark's, and not by a user."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return getattr(spec, "name", None) == module
