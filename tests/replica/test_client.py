@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -13,12 +12,8 @@ from hypothesis import strategies as st
 
 import latewood
 from latewood.errors import (
-    BadName,
     ClosedError,
     ClusterUnavailable,
-    DataLost,
-    LatewoodError,
-    NotFoundError,
     OutcomeUnknown,
     Overloaded,
     RecordTooLarge,
@@ -31,7 +26,6 @@ from latewood.replica.client.options import Address
 from latewood.replica.client.verdict import Lost
 from latewood.replica.replies import Appended, AppendedGroup
 from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup, PartitionAppend, TearDown
-from latewood.replica.wire import FRAME_BYTES_MAX
 from tests.replica.fake_cluster import PAYLOAD_BYTES_MAX, FakeCluster, Fault
 
 T = TypeVar("T")
@@ -544,236 +538,3 @@ def test_closing_waits_for_what_was_appended() -> None:
         assert len(cluster.records[7]) == 10
 
     played(act, [Fault.LOSE, Fault.DROP])
-
-
-# -- who leads --------------------------------------------------------------------------------------------
-
-
-def test_the_leader_is_found_from_any_node() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        cluster.leader = 3
-        assert await client.partition(7).append(b"x") == 0
-        cluster.leader = 2
-        assert await client.partition(7).append(b"y") == 1
-
-    played(act)
-
-
-def test_a_leader_that_is_gone_is_looked_for_elsewhere() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await client.partition(7).append(b"x")
-        await cluster.stop(1)
-        cluster.leader = 2
-        assert await client.partition(7).append(b"y") == 1
-
-    played(act)
-
-
-def test_a_leader_that_cannot_be_reached_where_it_says_is_found_by_the_list() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        cluster.leader = 3
-        cluster.members[3] = "127.0.0.1:1"
-        assert await client.partition(7).append(b"x") == 0
-
-    played(act)
-
-
-# -- reading ----------------------------------------------------------------------------------------------
-
-
-async def filled(client: AsyncClient, count: int) -> None:
-    await client.partition(7).append_many([b"%d" % number for number in range(count)])
-
-
-def test_records_are_read_and_scanned() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        del cluster
-        partition = client.partition(7)
-        assert [record async for record in partition.scan()] == []
-        with pytest.raises(NotFoundError, match="not written yet"):
-            await partition.read(0)
-        await filled(client, 3_000)
-        record = await partition.read(2_999)
-        assert record == (2_999, 3_999, 3_009, b"2999")
-        assert [one.sequence async for one in partition.scan()] == list(range(3_000))
-        assert [one.payload async for one in partition.scan(5, 8)] == [b"5", b"6", b"7"]
-        assert (await partition.info()).next_sequence == 3_000
-        with pytest.raises(NotFoundError, match="there is no partition 8"):
-            await client.partition(8).info()
-
-    played(act)
-
-
-def test_what_was_retired_is_lost_and_said_to_be() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await filled(client, 10)
-        cluster.first[7] = 4
-        with pytest.raises(DataLost) as caught:
-            await client.partition(7).read(2)
-        assert (caught.value.start, caught.value.stop) == (2, 4)
-        assert [one.sequence async for one in client.partition(7).scan()] == list(range(4, 10))
-        reader = await client.partition(7).reader("new")
-        assert reader.sequence == 4
-
-    played(act)
-
-
-def test_a_reader_goes_on_where_it_committed() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await filled(client, 5)
-        async with await client.partition(7).reader("billing") as reader:
-            assert await reader.lag() == 5
-            assert [(await reader.next()).payload for _ in range(2)] == [b"0", b"1"]  # type: ignore[union-attr]
-            await reader.commit()
-            assert await reader.next() is not None
-            assert (reader.sequence, reader.committed_sequence) == (3, 2)
-        with pytest.raises(ClosedError):
-            await reader.next()
-        again = await client.partition(7).reader("billing")
-        assert [record.payload for record in await again.poll(2)] == [b"2", b"3"]
-        assert [record.payload async for record in again] == [b"4"]
-        assert await again.poll() == []
-        assert await again.next() is None
-        await again.seek(sequence=1)
-        assert [record.sequence for record in await again.poll()] == [1, 2, 3, 4]
-        with pytest.raises(UsageError, match="ends at 5"):
-            await again.seek(sequence=6)
-        assert cluster.cursors == {(7, "billing"): 2}
-        await client.partition(7).remove_reader("billing")
-        assert (await client.partition(7).reader("billing")).sequence == 0
-
-    played(act, [Fault.FINE, Fault.LOSE, Fault.DROP, Fault.UNSURE])
-
-
-def test_readers_are_listed_with_their_lag() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        del cluster
-        partition = client.partition(7)
-        assert await partition.readers() == []
-        await filled(client, 5)
-        starts: list[tuple[str, Any]] = [("b", 2), ("a", "latest")]
-        for name, start in starts:
-            await partition.reader(name, start)
-        await client.partition(8).reader("other")
-        assert await partition.readers() == [("a", 5, 0), ("b", 2, 3)]
-        await partition.remove_reader("a")
-        assert [info.name for info in await partition.readers()] == ["b"]
-
-    played(act)
-
-
-def test_a_reader_goes_to_a_time() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await filled(client, 5)
-        reader = await client.partition(7).reader("r")
-        await reader.seek(timestamp=1_003)
-        assert (await reader.next()).sequence == 3  # type: ignore[union-attr]
-        await reader.seek(timestamp=datetime(2200, 1, 1))  # noqa: DTZ001 - it is UTC without a zone
-        assert await reader.next() is None
-        await reader.seek(timestamp=-5)
-        assert reader.sequence == 0
-        assert cluster.cursors == {(7, "r"): 0}
-        assert await client.partition(7).find_timestamp(1 << 70) == 5
-        wrong: list[dict[str, Any]] = [{}, {"sequence": 1, "timestamp": 1}, {"timestamp": "noon"}]
-        for arguments in wrong:
-            with pytest.raises(UsageError):
-                await reader.seek(**arguments)
-
-    played(act)
-
-
-@pytest.mark.parametrize(("start", "sequence"), [("earliest", 0), ("latest", 5), (3, 3), ("resume", 0)])
-def test_a_reader_begins_where_it_is_told(start: Any, sequence: int) -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await filled(client, 5)
-        reader = await client.partition(7).reader("r", start)
-        assert reader.sequence == reader.committed_sequence == sequence == cluster.cursors[7, "r"]
-
-    played(act)
-
-
-@pytest.mark.parametrize(
-    ("name", "start", "error"), [("r", "begin", UsageError), ("r", 9, UsageError), ("A b", 0, BadName)]
-)
-def test_a_reader_that_cannot_be_is_refused(name: str, start: Any, error: type[LatewoodError]) -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        del cluster
-        with pytest.raises(error):
-            await client.partition(7).reader(name, start)
-
-    played(act)
-
-
-def test_a_reader_waits_for_a_record() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await filled(client, 1)
-        reader = await client.partition(7).reader("r", "latest")
-        waiting = asyncio.create_task(reader.poll(timeout=None))
-        while not any(getattr(one, "wait_ms", 0) for one in cluster.seen):  # noqa: ASYNC110 - the node is a fake
-            await asyncio.sleep(0)
-        await client.partition(7).append(b"new")
-        assert [record.payload for record in await waiting] == [b"new"]
-        assert await reader.poll(timeout=0.01) == []
-
-    played(act)
-
-
-def test_a_reader_of_a_partition_that_began_anew_is_told() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        del cluster
-        await filled(client, 5)
-        reader = await client.partition(7).reader("r", "latest")
-        await client.tear_down(7)
-        with pytest.raises(NotFoundError, match="torn down"):
-            await reader.next()
-
-    played(act)
-
-
-# -- the cluster ------------------------------------------------------------------------------------------
-
-
-def test_a_node_is_added_only_where_it_is() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        with pytest.raises(UsageError, match="is node 2, not node 4; nothing was changed"):
-            await client.add_node(4, cluster.addresses[1])
-        with pytest.raises(ClusterUnavailable, match="starts node 4 there"):
-            await client.add_node(4, "127.0.0.1:9")
-        assert (await client.remove_node(4)).voters == [1, 2, 3]
-
-    played(act, timeout_ms=300)
-
-
-def test_a_payload_that_fits_no_message_is_too_large() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        for call in (client.partition(7).append, lambda one: client.partition(7).append_many([b"a", one])):
-            with pytest.raises(RecordTooLarge, match="payload_bytes_max in"):
-                await call(bytes(FRAME_BYTES_MAX))
-        assert not cluster.records
-
-    played(act)
-
-
-def test_the_cluster_can_be_asked_and_changed() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        assert (await client.status()).leader == 1
-        assert (await client.status(cluster.addresses[1])).node_id == 2
-        assert await client.barrier(12, [7], timeout=1) == 12
-        assert await client.partition(7).barrier() == 99
-        assert (await client.add_node(3, cluster.addresses[2])).voters == [1, 2, 3]
-        assert (await client.remove_node(3)).voters == [1, 2]
-        await client.transfer_leader(2)
-        assert (await client.status()).leader == 2
-        await filled(client, 2)
-        assert [info.next_sequence for info in await client.partitions()] == [2]
-
-    played(act)
-
-
-def test_a_silent_node_is_named() -> None:
-    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
-        await cluster.stop(2)
-        with pytest.raises(ClusterUnavailable, match=cluster.addresses[1]):
-            await client.status(cluster.addresses[1])
-
-    played(act)

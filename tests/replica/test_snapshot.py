@@ -10,8 +10,6 @@ from latewood.errors import (
     DiskFull,
     Diverged,
     NotFoundError,
-    Poisoned,
-    StorageError,
     UnavailableError,
     UsageError,
 )
@@ -22,11 +20,9 @@ from latewood.replica.recovery import Pull, close_node, install_snapshot
 from latewood.replica.retention import drop_below
 from latewood.replica.snapshot import (
     PartitionState,
-    SnapshotInHand,
     SnapshotReader,
     SnapshotReceiver,
     SnapshotWriter,
-    begin_snapshot,
     remove_snapshots_before,
     snapshots,
 )
@@ -103,69 +99,6 @@ def test_a_snapshot_that_a_crash_kept_from_being_used_is_used_by_the_next_attemp
     assert again.store.first_index == 2
     assert snapshots(fs, DIRECTORY) == [(1, 1)]
     assert again.marks.snapshot_global == 1
-
-
-def begun(node: Node) -> SnapshotInHand:
-    return begin_snapshot(node.machine, node.fs, DIRECTORY, 1, CONF)
-
-
-def test_a_snapshot_counts_when_its_partitions_are_durable_whatever_is_routed_meanwhile() -> None:
-    node = Node(CrashFS())
-    node.write(1, b"in it")
-    node.write(2, b"in it")
-    in_hand = begun(node)
-    node.write(1, b"behind it")
-    assert snapshots(node.fs, DIRECTORY) == []
-    in_hand.publish()
-    in_hand.record(node.machine)
-    assert (node.marks[1].snapshot_index, node.marks[1].flushed_index, node.marks[1].highest_index) == (1, 1, 2)
-    assert node.marks.flushed_floor() == node.marks.snapshot_global == 2
-    node.store.compact(in_hand.snapshot)
-    assert isinstance(node.fs, CrashFS)
-    again = Node(node.fs.after_power_cut())
-    assert [entry.payload for entry in again.contents()[1]] == [b"in it", b"behind it"]
-
-
-def test_a_partition_that_is_torn_down_meanwhile_does_not_hinder_the_snapshot() -> None:
-    node = Node(MemFS())
-    node.write(1, b"a")
-    node.write(3, b"b")
-    in_hand = begun(node)
-    node.tear_down(1)
-    node.write(1, b"another life")
-    in_hand.publish()
-    in_hand.record(node.machine)
-    assert node.marks[1].snapshot_index == 0
-    node.store.compact(in_hand.snapshot)
-    node.close()
-    again = Node(node.fs)
-    assert {key: [entry.payload for entry in found] for key, found in again.contents().items()} == {
-        1: [b"another life"],
-        3: [b"b"],
-    }
-
-
-def test_a_sync_that_fails_while_a_snapshot_is_published_is_told_as_that() -> None:
-    fs = MemFS()
-    node = Node(fs)
-    node.write(1, b"a")
-    in_hand = begun(node)
-    fs.fail("sync", "", StorageError("no luck"))
-    with pytest.raises(Poisoned):
-        in_hand.publish()
-    fs.heal()
-    assert snapshots(fs, DIRECTORY) == []
-    assert not fs.list(DIRECTORY), "what was written of it is gone"
-
-
-def test_a_snapshot_that_nobody_publishes_can_be_given_up_and_taken_again() -> None:
-    node = Node(MemFS())
-    node.write(1, b"a")
-    in_hand = begun(node)
-    in_hand.abandon()
-    in_hand.abandon()
-    assert not node.fs.list(DIRECTORY)
-    assert node.snapshot().index == 1
 
 
 def test_a_partition_that_was_torn_down_meanwhile_needs_no_records() -> None:
