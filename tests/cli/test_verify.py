@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 import latewood
+from latewood.catalog import Catalog
 from tests.cli.conftest import flip
 from tests.cli.shell import complaint, ok, row, rows, run
 
@@ -20,6 +21,15 @@ def test_a_log_that_is_being_written_can_be_verified(log: Path) -> None:
     with latewood.open(log) as opened:
         opened.append(b"more")
         assert row("verify", log, "--deep")["records_checked"] == 101
+
+
+@pytest.mark.parametrize(("name", "code"), [("", 0), ("absent", 3), ("there", 3)])
+def test_verify_makes_nothing_beside_a_catalog(tmp_path: Path, name: str, code: int) -> None:
+    (tmp_path / "there").mkdir()
+    Catalog.open(tmp_path / "catalog.mdb").close()
+    before = sorted(tmp_path.rglob("*"))
+    assert run("verify", tmp_path / name).exit_code == code
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_flipped_payload_is_found_deep_down_by_file_and_byte(log: Path, sealed: Path) -> None:

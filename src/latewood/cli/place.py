@@ -56,9 +56,8 @@ def is_database(path: Path) -> bool:
     if not path.name or not is_store(path.parent):
         return False
     return not path.exists() or any(
-        directory.name.partition("-")[2] == path.name
-        for directory in (path.parent / DATABASES_NAME).iterdir()
-        if (directory / DESCRIPTION_NAME).exists()
+        description.parent.name.partition("-")[2] == path.name
+        for description in (path.parent / DATABASES_NAME).glob(f"*/{DESCRIPTION_NAME}")
     )
 
 

@@ -18,18 +18,20 @@ from latewood.runtime.options import DatabaseOptions
 from latewood.settings.settings import Settings, make_settings, read_settings_file
 
 
-def check_directory(fs: FileSystem, layout: StoreLayout) -> None:
-    """Raise unless a directory is a store, or can become one.
+def make_directory(fs: FileSystem, layout: StoreLayout) -> None:
+    """Make the directories of a new store.  Beside a catalog nothing is made: whoever only looks leaves nothing behind.
 
     Raises:
-        UsageError: it holds something else.
+        UsageError: the directory holds something else.
     """
-    if is_store(layout.root) or not fs.exists(layout.root):
+    if is_store(layout.root):
         return
-    foreign = [name for name in fs.list(layout.root) if not name.startswith(".") and name != "latewood.toml"]
+    names = fs.list(layout.root) if fs.exists(layout.root) else []
+    foreign = [name for name in names if not name.startswith(".") and name != "latewood.toml"]
     if foreign and foreign != ["databases"]:
         message = f"{layout.root} holds {foreign[0]!r} and is no store; give an empty directory, or a new one"
         raise UsageError(message)
+    fs.make_directory(layout.databases)
 
 
 def check_catalog(fs: FileSystem, layout: StoreLayout) -> None:

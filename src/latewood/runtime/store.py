@@ -53,7 +53,7 @@ from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
 from latewood.runtime.inventory import Inventory
-from latewood.runtime.opening import check_catalog, check_directory, load_settings, open_archive, open_keys
+from latewood.runtime.opening import check_catalog, load_settings, make_directory, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
@@ -129,8 +129,7 @@ class Store:
         catalog_options, job_options = catalog_options or settings.catalog, job_options or settings.jobs
         check_catalog(fs, layout)
         if mode == "w":
-            check_directory(fs, layout)
-            fs.make_directory(layout.databases)
+            make_directory(fs, layout)
         with ExitStack() as undo:
             catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
             site = StoreSite(fs, clock, catalog, layout, tier, keys)
