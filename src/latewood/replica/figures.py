@@ -27,6 +27,11 @@ def first_sequence(core: Core, partition: PartitionLogStore) -> int:
     return max(here, directory.first_sequence(partition.partition_id, partition.born)) if directory else here
 
 
+def partition_count(core: Core) -> int:
+    """Return how many partitions of users there are: the cluster's own is not counted."""
+    return sum(one.partition_id <= PARTITION_MAX for one in core.parts.roster)
+
+
 def status_of(number: int, core: Core, cluster_id: str, addresses: Mapping[int, str]) -> StatusReply:
     """Return how a node sees itself and the cluster."""
     engine, marks = core.engine.status(), core.parts.watermarks
@@ -55,7 +60,7 @@ def status_of(number: int, core: Core, cluster_id: str, addresses: Mapping[int, 
         core.store.first_index,
         core.store.last_index,
         marks.snapshot_global,
-        sum(one.partition_id <= PARTITION_MAX for one in core.parts.roster),
+        partition_count(core),
         whole.ops,
         whole.bytes,
         nodes,

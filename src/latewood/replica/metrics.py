@@ -12,7 +12,7 @@ from latewood.errors import UnavailableError
 from latewood.replica.addresses import split_address
 from latewood.replica.core import Core
 from latewood.replica.engine import Role
-from latewood.replica.figures import first_sequence
+from latewood.replica.figures import first_sequence, partition_count
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.requests import PARTITION_MAX
 
@@ -105,7 +105,7 @@ def _whole(node: "Node", core: Core | None) -> list[_Metric]:
         _gauge("snapshot_index", "The newest snapshot stands here.", marks.snapshot_global),
         _counter("snapshots_failed_total", "Snapshots that were due and could not be taken.", _failed(node)),
         _gauge("machines_hung", "Machines that have been at one call for too long.", len(core.parts.applier.hung())),
-        _gauge("partitions", "Partitions that are open.", len(core.parts.roster)),
+        _gauge("partitions", "Partitions of users.", partition_count(core)),
         _gauge("enqueued_ops", "Records that were taken and are not applied.", load.ops),
         _gauge("enqueued_bytes", "Their payloads.", load.bytes),
         _gauge("backlog_age_ms", "How long the oldest of them has waited.", age_ms),
