@@ -35,6 +35,7 @@ from latewood.limits import MiB, check_name
 from latewood.queue.retention import RetentionPolicy
 from latewood.replica.addresses import check_loopback, split_address
 from latewood.replica.bundle import ENTRY_BYTES_MAX
+from latewood.replica.config_keys import check_keys
 from latewood.replica.factory import check_path
 from latewood.replica.tls import Credentials
 
@@ -159,8 +160,9 @@ def load_config(path: Path, changes: Mapping[str, Any] | None = None) -> NodeCon
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: {error}") from error
     try:
-        found = msgspec.convert(_merged(table, changes or {}), _File)
-        return _checked(found, path.parent)
+        whole = _merged(table, changes or {})
+        check_keys(whole, _File)
+        return _checked(msgspec.convert(whole, _File), path.parent)
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
 
