@@ -29,6 +29,7 @@ LatewoodError
 │   ├── TierUnavailable     an object store did not answer, or not in time
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── OutcomeUnknown      a cluster may have done it: `client.resolve(error)` tells, and never does it twice
+│   └── OutcomeForgotten    nobody can tell any more: look for the records, then append what is missing
 ├── UnsupportedVersion  upgrade this program; the data is fine
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
@@ -234,6 +235,16 @@ class OutcomeUnknown(LatewoodError):
             "`client.resolve(error)` finds out without doing it twice" if self.parts else "look before you repeat"
         )
         return f"{self.reason}; it may have been done: {next_step}"
+
+
+class OutcomeForgotten(OutcomeUnknown):
+    """The answer did not come, and nodes remember the request no more: `client.resolve` cannot help, only a look."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.reason}; look for the records with `partition.scan`, from `partition.find_timestamp` on, "
+            "and append what is missing"
+        )
 
 
 class UnsupportedVersion(LatewoodError):

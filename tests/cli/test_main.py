@@ -157,6 +157,7 @@ ERRORS = [
     (errors.WaitExpired("x"), 1),
     (errors.ClusterUnavailable("x"), 1),
     (errors.OutcomeUnknown("x"), 1),
+    (errors.OutcomeForgotten("x"), 1),
     (errors.TierUnavailable("x"), 1),
     (errors.Diverged("x", PATH, 7), 4),
     (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),

@@ -14,6 +14,7 @@ import latewood
 from latewood.errors import (
     ClosedError,
     ClusterUnavailable,
+    OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
     RecordTooLarge,
@@ -23,6 +24,7 @@ from latewood.replica.client.asynchronous import AsyncClient
 from latewood.replica.client.flight import Flight
 from latewood.replica.client.link import Link
 from latewood.replica.client.options import Address
+from latewood.replica.client.parts import SentPart
 from latewood.replica.client.verdict import Lost
 from latewood.replica.replies import Appended, AppendedGroup
 from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup, PartitionAppend, TearDown
@@ -395,9 +397,28 @@ def test_what_is_too_old_is_not_done_again() -> None:
         cluster.faults = iter(())
         for _ in range(REQUEST_WINDOW + 1):
             await client.partition(7).append(b"x")
-        with pytest.raises(OutcomeUnknown, match="too old"):
+        with pytest.raises(
+            OutcomeForgotten, match=r"too old; look for the records with `partition\.scan`"
+        ) as forgotten:
             await client.resolve(caught.value)
+        assert "resolve" not in str(forgotten.value)
+        with pytest.raises(OutcomeForgotten):
+            await client.resolve(forgotten.value)
         assert cluster.records[7].count(b"a") == 1
+
+    played(act, FOREVER, timeout_ms=80)
+
+
+def test_what_is_too_long_ago_is_not_sent_again() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await client.partition(7).append(b"a")
+        cluster.faults, count = iter(()), len(cluster.seen)
+        (part,) = caught.value.parts
+        assert isinstance(part, SentPart)
+        with pytest.raises(OutcomeForgotten, match=r"too long ago.*look for the records"):
+            await client.resolve(OutcomeUnknown(caught.value.reason, (part._replace(until=0.0),)))
+        assert len(cluster.seen) == count
 
     played(act, FOREVER, timeout_ms=80)
 

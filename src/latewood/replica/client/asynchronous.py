@@ -19,6 +19,7 @@ from latewood.errors import (
     ClosedError,
     ClusterUnavailable,
     LatewoodError,
+    OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
     UnavailableError,
@@ -186,8 +187,9 @@ class AsyncClient:
 
         Raises:
             UsageError: it is none of this client's appends.
-            OutcomeUnknown: there is no answer still, or the nodes remember it no more: after about 1,000 later ones, or
-                five minutes.
+            OutcomeUnknown: there is no answer still; resolve it again.
+            OutcomeForgotten: the nodes remember it no more: after about 1,000 later ones, or five minutes.  Look for
+                the records, and append what is missing.
         """
         given: object = unknown  # A caller without a type checker may give anything.
         if not isinstance(given, OutcomeUnknown):
@@ -202,7 +204,8 @@ class AsyncClient:
                 found = await self._resolve_part(part)
             except (OutcomeUnknown, UnavailableError) as error:
                 reason = error.reason if isinstance(error, OutcomeUnknown) else str(error)
-                raise OutcomeUnknown(reason, (*parts[:at], _replaced(part, error), *parts[at + 1 :])) from error
+                kind = type(error) if isinstance(error, OutcomeUnknown) else OutcomeUnknown
+                raise kind(reason, (*parts[:at], _replaced(part, error), *parts[at + 1 :])) from error
             parts[at] = KnownPart(tuple(found))
             sequences += found
         return sequences
@@ -275,7 +278,7 @@ class AsyncClient:
             case SentPart():
                 deadline = min(self._loop.time() + self.options.timeout_ms / 1000, part.until)
                 if self._loop.time() >= part.until:
-                    raise OutcomeUnknown("it was too long ago: nodes may have forgotten it, and would do it again")
+                    raise OutcomeForgotten("it was too long ago: nodes may have forgotten it, and would do it again")
                 appended = await self._append(part.request, deadline)
                 return appended.sequences[part.start : part.stop]
 

@@ -125,7 +125,7 @@ class Batch:
             own: LatewoodError
             if isinstance(error, OutcomeUnknown) and request is not None:
                 until = self.deadline + PATIENCE_MS_MAX / 1000
-                own = OutcomeUnknown(error.reason, (SentPart(request, start, stop, until),))
+                own = type(error)(error.reason, (SentPart(request, start, stop, until),))
             else:
                 own = type(error)(*error.args)
             future.set_exception(own)

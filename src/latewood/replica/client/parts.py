@@ -58,7 +58,8 @@ def gathered(partition: int, ended: Sequence[tuple[list[bytes], "asyncio.Future[
         raise error
     count = sum(len(payloads) for payloads, _ in ended)
     why = error.reason if isinstance(error, OutcomeUnknown) else str(error)
-    raise OutcomeUnknown(f"{len(written)} of {count} records are known to be written: {why}", tuple(parts))
+    kind = type(error) if isinstance(error, OutcomeUnknown) else OutcomeUnknown
+    raise kind(f"{len(written)} of {count} records are known to be written: {why}", tuple(parts))
 
 
 def _part(partition: int, payloads: list[bytes], future: "asyncio.Future[list[int]] | None") -> Part:

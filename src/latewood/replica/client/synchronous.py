@@ -120,7 +120,13 @@ class Client:
         self._thread.run(self._client.resume(partition, address))
 
     def resolve(self, unknown: OutcomeUnknown) -> list[int]:
-        """Find out how an append ended whose answer did not come, and do what was not done: exactly once."""
+        """Find out how an append ended whose answer did not come, and do what was not done: exactly once.
+
+        Raises:
+            UsageError: it is none of this client's appends.
+            OutcomeUnknown: there is no answer still; resolve it again.
+            OutcomeForgotten: the nodes remember it no more; look for the records, and append what is missing.
+        """
         return self._thread.run(self._client.resolve(unknown))
 
     def close(self) -> None:

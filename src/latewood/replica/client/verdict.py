@@ -12,6 +12,7 @@ from latewood.errors import (
     DataLost,
     LatewoodError,
     NotFoundError,
+    OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
     PayloadTooLarge,
@@ -30,7 +31,7 @@ _ERRORS: Final[dict[Code, type[LatewoodError]]] = {
     "too_large": UsageError,
     "usage": UsageError,
     "not_found": NotFoundError,
-    "too_old": OutcomeUnknown,
+    "too_old": OutcomeForgotten,
     "unknown": OutcomeUnknown,
 }
 
