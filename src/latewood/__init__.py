@@ -35,13 +35,20 @@ from latewood.queue import open_queue as open  # noqa: A004 - `latewood.open` re
 if TYPE_CHECKING:
     from latewood.replica.client.asynchronous import AsyncClient
     from latewood.replica.client.connecting import connect, connect_async
-    from latewood.replica.client.synchronous import Client
+    from latewood.replica.client.options import ClientOptions
+    from latewood.replica.client.partition import AsyncPartition, PartitionReaderInfo
+    from latewood.replica.client.reader import AsyncReader
+    from latewood.replica.client.synchronous import Client, Partition, PartitionReader
+    from latewood.replica.replies import Members, NodeProgress, PartitionInfo, StatusReply
     from latewood.runtime import Database, DatabaseOptions, DatabaseReader, DatabaseRecord, Store
 
 __all__ = [
     "AsyncClient",
+    "AsyncPartition",
+    "AsyncReader",
     "BadName",
     "Client",
+    "ClientOptions",
     "ClosedError",
     "ClusterUnavailable",
     "CorruptError",
@@ -58,10 +65,16 @@ __all__ = [
     "LogOptions",
     "LogStats",
     "ManifestCorrupted",
+    "Members",
+    "NodeProgress",
     "NotFoundError",
     "OutcomeForgotten",
     "OutcomeUnknown",
     "Overloaded",
+    "Partition",
+    "PartitionInfo",
+    "PartitionReader",
+    "PartitionReaderInfo",
     "Poisoned",
     "Queue",
     "ReadOnlyError",
@@ -71,6 +84,7 @@ __all__ = [
     "Record",
     "RecordTooLarge",
     "RetentionPolicy",
+    "StatusReply",
     "StorageError",
     "Store",
     "UnavailableError",
@@ -84,7 +98,17 @@ __all__ = [
 
 _CLIENT = {
     "AsyncClient": "latewood.replica.client.asynchronous",
+    "AsyncPartition": "latewood.replica.client.partition",
+    "AsyncReader": "latewood.replica.client.reader",
     "Client": "latewood.replica.client.synchronous",
+    "ClientOptions": "latewood.replica.client.options",
+    "Members": "latewood.replica.replies",
+    "NodeProgress": "latewood.replica.replies",
+    "Partition": "latewood.replica.client.synchronous",
+    "PartitionInfo": "latewood.replica.replies",
+    "PartitionReader": "latewood.replica.client.synchronous",
+    "PartitionReaderInfo": "latewood.replica.client.partition",
+    "StatusReply": "latewood.replica.replies",
     "connect": "latewood.replica.client.connecting",
     "connect_async": "latewood.replica.client.connecting",
 }

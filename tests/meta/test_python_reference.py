@@ -1,5 +1,6 @@
 """The reference page of the Python API knows every name, and is up to date."""
 
+import re
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,16 @@ def test_every_call_of_a_log_and_of_a_reader_has_its_heading() -> None:
     headings = set(markdown.headings(PAGE.read_text()))
     assert {f"Queue.{name}" for name in ("append", "append_many", "append_async", "reader", "cleanup")} <= headings
     assert {f"Reader.{name}" for name in ("next", "poll", "follow", "commit", "seek", "lag")} <= headings
+
+
+def test_what_a_call_of_a_client_returns_is_explained_too() -> None:
+    page = PAGE.read_text()
+    calls = re.findall(r"(?ms)^### (?:Async)?(?:Client|Partition|PartitionReader|Reader)\.\w+\n(.*?)(?=^#)", page)
+    results = [result for call in calls for result in re.findall(r"(?m)\) -> (.*)$", call)]
+    names = {name for result in results for name in re.findall(r"\b[A-Z]\w+", result)}
+    ours = names - {"AsyncIterator", "Iterator", "None", "RecordBatch", "Self", "Table"}
+    assert {"AsyncPartition", "Partition", "PartitionInfo", "StatusReply"} <= ours
+    assert ours <= set(markdown.headings(page))
 
 
 def test_every_public_call_says_what_it_does() -> None:
