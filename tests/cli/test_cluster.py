@@ -151,6 +151,16 @@ def test_partitions_are_listed(cluster: FakeCluster) -> None:
     ] == [(7, 2)]
 
 
+def test_partitions_without_a_leader_are_one_nodes_and_no_success(cluster: FakeCluster) -> None:
+    cluster.records[7] = [b"a", b"b"]
+    cluster.leader = 0
+    result = run("cluster", "status", cluster.addresses[1], "--partitions", "--format", "jsonl")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["partition"] == 7, "what is known is shown"
+    assert "no majority of the voters has a leader" in result.stderr
+    assert "as node 2 has them" in result.stderr
+
+
 def test_members_and_leader_are_changed(cluster: FakeCluster) -> None:
     where = cluster.addresses[0]
     assert row("cluster", "add", where, "2", cluster.addresses[1])["voters"] == [1, 2, 3]

@@ -259,7 +259,7 @@ class _Conversation(asyncio.Protocol):
             asyncio.ensure_future(self._answer_later(message))  # noqa: RUF006 - the loop ends with the test
         elif isinstance(message, AppendGroup):
             self._suffer_together(message)
-        elif self.number != cluster.leader and not (isinstance(message, Read) and message.stale):
+        elif self.number != cluster.leader and not _is_for_any(message):
             self.say(self._not_leader(message))
         else:
             self._suffer(message, cluster.fault(message), self.say)
@@ -342,3 +342,8 @@ class _Conversation(asyncio.Protocol):
                 self.transport.write(b"\0\0\0\1\xc1")
             case _:
                 say(cluster.do(message))
+
+
+def _is_for_any(request: Any) -> bool:
+    """Say whether a node answers from what it has, whoever leads."""
+    return isinstance(request, GetPartitions) or (isinstance(request, Read) and request.stale)

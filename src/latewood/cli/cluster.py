@@ -80,8 +80,11 @@ def certs(directory: Path, nodes: str, name: str, days: int, output: Output) -> 
 @click.option("--partitions", is_flag=True, help="List the partitions, as the leader has them, instead of nodes.")
 @output_format
 def status(target: Target, output: Output, *, partitions: bool) -> int:
-    """Show the nodes of a cluster, each as it sees itself.  Exits 1 if no majority of the voters has a leader."""
-    from latewood.cli.cluster_actions import show_partitions, show_status
+    """Show the nodes of a cluster, each as it sees itself.  Exits 1 if no majority of the voters has a leader.
+
+    So does --partitions: then it lists what the node has that answered, which may be behind, and says so.
+    """
+    from latewood.cli.cluster_look import show_partitions, show_status
 
     return show_partitions(target, output) if partitions else show_status(target, output)
 

@@ -2,43 +2,20 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 from latewood.cli.cluster_target import Target
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output
 from latewood.clock import SystemClock
-from latewood.errors import LatewoodError, UsageError
+from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.replica.certificates import make_certificates
 from latewood.replica.client.options import Address
 from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.founding import found_node, is_node, join_node
 from latewood.replica.repair import SetAside, repair_node
-from latewood.replica.replies import Members, NodeProgress, PartitionInfo, StatusReply
+from latewood.replica.replies import Members
 from latewood.replica.trial import NODE_FILE, plan_nodes, write_trial
-
-if TYPE_CHECKING:
-    from latewood.replica.client.synchronous import Client
-
-_COLUMNS: Final = (
-    "node",
-    "address",
-    "member",
-    "role",
-    "term",
-    "committed",
-    "applied",
-    "durable",
-    "first_index",
-    "last_index",
-    "snapshot_index",
-    "partitions",
-    "queued_ops",
-    "queued_bytes",
-    "problem",
-)
-_BRIEF: Final = ("node", "address", "member", "role", "term", "committed", "applied", "partitions", "problem")
 
 
 def init_cluster(directory: Path, where: tuple[int, str, int], name: str, output: Output, *, tls: bool) -> int:
@@ -70,41 +47,6 @@ def make_certs(directory: Path, nodes: str, name: str, days: int, output: Output
     now = datetime.now(UTC)
     written = make_certificates(PosixFS(), directory, hosts, cluster_id=name, now=now, days=days)
     output.rows(("path",), [(str(path),) for path in written])
-    return ExitCode.OK
-
-
-def show_status(target: Target, output: Output) -> int:
-    """Ask every node, and show them."""
-    with target.connect() as client:
-        seen = client.status()
-        members = _members(client, seen)
-        found = [(member, _ask(client, member)) for member in members]
-    leader, term = seen.leader, seen.term
-    for _, answer in found:
-        if isinstance(answer, StatusReply) and answer.term >= term and answer.leader:
-            leader, term = answer.leader, answer.term
-    agreed = [m for m, s in found if isinstance(s, StatusReply) and s.leader == leader and m.role == "voter"]
-    voters = sum(member.role == "voter" for member in members)
-    is_led = leader != 0 and 2 * len(agreed) > voters
-    summary = {"cluster": seen.cluster_id, "leader": leader or None, "term": term, "voters": voters, "is_led": is_led}
-    rows = [_row(member, answer) for member, answer in found]
-    if output.format == "table":
-        output.rows(_COLUMNS, rows, brief=_BRIEF)
-        output.show(summary)
-    else:
-        output.report(summary, "nodes", _COLUMNS, rows)
-    if not is_led:
-        say("no majority of the voters has a leader: start more nodes, or wait for an election")
-    return ExitCode.OK if is_led else ExitCode.FAILED
-
-
-def show_partitions(target: Target, output: Output) -> int:
-    """List partitions, as the leader has them."""
-    with target.connect() as client:
-        found = client.partitions()
-    columns = PartitionInfo.__struct_fields__
-    brief = ("partition", "first_sequence", "next_sequence", "applied_global", "queued_ops", "queued_bytes", "master")
-    output.rows(columns, [[getattr(one, column) for column in columns] for one in found], brief=brief)
     return ExitCode.OK
 
 
@@ -155,33 +97,6 @@ def _make_directory(config: NodeConfig) -> None:
 def _show_members(members: Members, output: Output) -> int:
     output.show({"voters": members.voters, "learners": members.learners})
     return ExitCode.OK
-
-
-def _members(client: "Client", seen: StatusReply) -> list[NodeProgress]:
-    """Return the members as the leader knows them, or as whoever answered does."""
-    if seen.role != "leader" and seen.leader_address:
-        try:
-            return client.status(seen.leader_address).nodes or seen.nodes
-        except LatewoodError:
-            return seen.nodes
-    return seen.nodes
-
-
-def _ask(client: "Client", member: NodeProgress) -> StatusReply | str:
-    if not member.address:
-        return "nobody knows where it is"
-    try:
-        return client.status(member.address)
-    except LatewoodError as error:
-        return str(error)
-
-
-def _row(member: NodeProgress, answer: StatusReply | str) -> list[object]:
-    if isinstance(answer, str):
-        return [member.node_id, member.address, member.role, None, *[None] * 10, answer]
-    names = ("role", "term", "committed", "applied", "durable", "first_index", "last_index", "snapshot_index")
-    figures = [getattr(answer, name) for name in (*names, "partition_count", "queued_ops", "queued_bytes")]
-    return [member.node_id, member.address, member.role, *figures, None]
 
 
 def _numbered(text: str) -> dict[int, str]:

@@ -1,0 +1,139 @@
+"""What `latewood cluster status` shows: nodes, each as it sees itself, and partitions as the leader has them."""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from latewood.cli.cluster_target import Target
+from latewood.cli.errors import ExitCode, say
+from latewood.cli.output import Output
+from latewood.errors import LatewoodError
+from latewood.replica.replies import NodeProgress, PartitionInfo, StatusReply
+
+if TYPE_CHECKING:
+    from latewood.replica.client.synchronous import Client
+
+_COLUMNS: Final = (
+    "node",
+    "address",
+    "member",
+    "role",
+    "term",
+    "committed",
+    "applied",
+    "durable",
+    "first_index",
+    "last_index",
+    "snapshot_index",
+    "partitions",
+    "queued_ops",
+    "queued_bytes",
+    "problem",
+)
+_BRIEF: Final = ("node", "address", "member", "role", "term", "committed", "applied", "partitions", "problem")
+_PARTITIONS_BRIEF: Final = (
+    "partition",
+    "first_sequence",
+    "next_sequence",
+    "applied_global",
+    "queued_ops",
+    "queued_bytes",
+    "master",
+)
+_NOT_LED: Final = "no majority of the voters has a leader: start more nodes, or wait for an election"
+
+
+class _Look(NamedTuple):
+    """A cluster, as its nodes see it."""
+
+    seen: StatusReply
+    """What the node said that was asked first."""
+    found: list[tuple[NodeProgress, StatusReply | str]]
+    """Each member, and what it said, or why it said nothing."""
+    leader: int
+    """0: nobody."""
+    term: int
+
+    @property
+    def voters(self) -> int:
+        return sum(member.role == "voter" for member, _ in self.found)
+
+    @property
+    def is_led(self) -> bool:
+        """Whether a majority of the voters follows one leader."""
+        said = [answer for member, answer in self.found if member.role == "voter" and isinstance(answer, StatusReply)]
+        return self.leader != 0 and 2 * sum(answer.leader == self.leader for answer in said) > self.voters
+
+
+def show_status(target: Target, output: Output) -> int:
+    """Ask every node, and show them."""
+    with target.connect() as client:
+        look = _looked(client)
+    summary = {
+        "cluster": look.seen.cluster_id,
+        "leader": look.leader or None,
+        "term": look.term,
+        "voters": look.voters,
+        "is_led": look.is_led,
+    }
+    rows = [_row(member, answer) for member, answer in look.found]
+    if output.format == "table":
+        output.rows(_COLUMNS, rows, brief=_BRIEF)
+        output.show(summary)
+    else:
+        output.report(summary, "nodes", _COLUMNS, rows)
+    if not look.is_led:
+        say(_NOT_LED)
+    return ExitCode.OK if look.is_led else ExitCode.FAILED
+
+
+def show_partitions(target: Target, output: Output) -> int:
+    """List partitions, as the leader has them; without a leader as the node has them that answered, and say so."""
+    with target.connect() as client:
+        look = _looked(client)
+        asked = look.leader if look.is_led else look.seen.node_id
+        places = [member.address for member, _ in look.found if member.node_id == asked and member.address]
+        found = client.partitions(address=places[0] if places else None)
+    columns = PartitionInfo.__struct_fields__
+    rows = [[getattr(one, column) for column in columns] for one in found]
+    output.rows(columns, rows, brief=_PARTITIONS_BRIEF)
+    if look.is_led:
+        return ExitCode.OK
+    say(f"{_NOT_LED}; these are as node {asked} has them: what was acknowledged since, elsewhere, it cannot know")
+    return ExitCode.FAILED
+
+
+def _looked(client: "Client") -> _Look:
+    """Ask one node who the members are, and then each of them."""
+    seen = client.status()
+    found = [(member, _ask(client, member)) for member in _members(client, seen)]
+    leader, term = seen.leader, seen.term
+    for _, answer in found:
+        if isinstance(answer, StatusReply) and answer.term >= term and answer.leader:
+            leader, term = answer.leader, answer.term
+    return _Look(seen, found, leader, term)
+
+
+def _members(client: "Client", seen: StatusReply) -> list[NodeProgress]:
+    """Return the members as the leader knows them, or as whoever answered does."""
+    if seen.role != "leader" and seen.leader_address:
+        try:
+            return client.status(seen.leader_address).nodes or seen.nodes
+        except LatewoodError:
+            return seen.nodes
+    return seen.nodes
+
+
+def _ask(client: "Client", member: NodeProgress) -> StatusReply | str:
+    if not member.address:
+        return "nobody knows where it is"
+    try:
+        return client.status(member.address)
+    except LatewoodError as error:
+        return str(error)
+
+
+def _row(member: NodeProgress, answer: StatusReply | str) -> list[object]:
+    if isinstance(answer, str):
+        return [member.node_id, member.address, member.role, None, *[None] * 10, answer]
+    names = ("role", "term", "committed", "applied", "durable", "first_index", "last_index", "snapshot_index")
+    figures = [getattr(answer, name) for name in (*names, "partition_count", "queued_ops", "queued_bytes")]
+    return [member.node_id, member.address, member.role, *figures, None]
