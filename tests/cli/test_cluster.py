@@ -87,6 +87,7 @@ def test_nodes_have_their_directories_at_once(tmp_path: Path) -> None:
 def test_one_node_is_made_where_it_will_run(tmp_path: Path) -> None:
     config = tmp_path / "node.toml"
     config.write_text('cluster_id = "prod"\nnode_id = 2\nlisten = "127.0.0.1:7302"\n[peers]\n2 = "127.0.0.1:7302"\n')
+    assert "is in that file" in complaint("cluster", "init", "--config", config, "--port", "7400", code=2)
     ok("cluster", "init", "--config", config)
     check_owner(load_config(config), PosixFS())
     assert "is a node's already" in complaint("cluster", "init", "--config", config, code=1)
@@ -98,6 +99,28 @@ def test_another_cluster_is_not_written_over(tmp_path: Path) -> None:
     ok("cluster", "init", tmp_path / "c")
     assert "is cluster 'trial' already" in complaint("cluster", "init", tmp_path / "c", "--name", "other", code=2)
     assert "without TLS" in complaint("cluster", "init", tmp_path / "c", "--tls", code=2)
+
+
+@pytest.mark.parametrize(
+    "other", [["--port", "7500"], ["--host", "localhost"], ["--name", "other"], ["--nodes", "2"], ["--tls"]]
+)
+def test_what_differs_from_the_trial_is_refused(tmp_path: Path, other: list[str]) -> None:
+    ok("cluster", "init", tmp_path / "c", "--port", "7400")
+    before = {path: path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file()}
+    said = complaint("cluster", "init", tmp_path / "c", *other, code=2)
+    assert "of 3 nodes on 127.0.0.1 with ports above 7400, without TLS; that stays" in said
+    assert f"leave out {' '.join(other)}, or choose another directory" in said
+    assert {path: path.read_bytes() for path in (tmp_path / "c").rglob("*") if path.is_file()} == before
+
+
+def test_what_is_not_said_is_as_the_trial_has_it(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c", "--port", "7400", "--name", "other", "--tls", "--nodes", "2")
+    assert "stays as it is" in run("cluster", "init", tmp_path / "c").stderr
+    ok("cluster", "init", tmp_path / "c", "--nodes", "3")
+    found = load_cluster(tmp_path / "c")
+    assert (found.cluster_id, found.nodes[3]) == ("other", "127.0.0.1:7403")
+    assert load_config(tmp_path / "c" / "node-3" / "node.toml").tls is not None
+    assert (tmp_path / "c" / "certs" / "node-3.pem").exists()
 
 
 @pytest.mark.parametrize("wrong", [["--nodes", "101"], ["--port", "65000"], ["--name", "A B"]])

@@ -25,38 +25,42 @@ def cluster() -> None:
 @cluster.command()
 @click.argument("directory", metavar="[DIR]", type=PATH, required=False)
 @click.option("--config", type=PATH, help="Make only the node that this file tells of, one of a cluster's first.")
-@click.option("--nodes", type=_NODE, default=3, show_default=True, help="How many.")
-@click.option("--name", default="trial", show_default=True, help="What the cluster is called.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where they listen.")
-@click.option("--port", type=int, default=7300, show_default=True, help="Node 1 listens on the next one, and so on.")
+@click.option("--nodes", type=_NODE, help="How many.  [default: 3]")
+@click.option("--name", help="What the cluster is called.  [default: trial]")
+@click.option("--host", help="Where they listen.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Node 1 listens on the next one, and so on.  [default: 7300]")
 @click.option("--tls", is_flag=True, help="Make certificates too.  Without it, plain text, on loopback alone.")
 @output_format
 def init(
     directory: Path | None,
     config: Path | None,
-    nodes: int,
-    name: str,
-    host: str,
-    port: int,
+    nodes: int | None,
+    name: str | None,
+    host: str | None,
+    port: int | None,
     output: Output,
     *,
     tls: bool,
 ) -> int:
     """Make a trial cluster in DIR: a node.toml and a directory for each node, and cluster.toml for clients.
 
-    What is there stays.  With more --nodes than before, the new ones are told to join: start them, then
-    `latewood cluster add`.
+    What is there stays, and what is not said is as DIR has it; options that differ from it are refused.  With more
+    --nodes than before, the new ones are told to join: start them, then `latewood cluster add`.
 
     With --config instead of DIR: make the directory of one node, on the machine where it will run.
     """
     from latewood.cli.cluster_actions import init_cluster, init_node
+    from latewood.replica.trial_plan import Wish
 
     if (directory is None) == (config is None):
         raise click.UsageError("give either DIR or --config", click.get_current_context())
+    wish = Wish(name, nodes, host, port, tls or None)
     if config is not None:
+        if wish != Wish():
+            raise click.UsageError("all else about the node of --config is in that file", click.get_current_context())
         return init_node(config, output)
     assert directory is not None
-    return init_cluster(directory, (nodes, host, port), name, output, tls=tls)
+    return init_cluster(directory, wish, output)
 
 
 @cluster.command()

@@ -15,12 +15,15 @@ from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.founding import found_node, is_node, join_node
 from latewood.replica.repair import SetAside, repair_node
 from latewood.replica.replies import Members
-from latewood.replica.trial import NODE_FILE, plan_nodes, write_trial
+from latewood.replica.trial import CLUSTER_FILE, NODE_FILE, load_cluster, write_trial
+from latewood.replica.trial_plan import Wish, plan_trial
 
 
-def init_cluster(directory: Path, where: tuple[int, str, int], name: str, output: Output, *, tls: bool) -> int:
+def init_cluster(directory: Path, wish: Wish, output: Output) -> int:
     """Write the files of a trial."""
-    nodes, fs = plan_nodes(*where), PosixFS()
+    fs = PosixFS()
+    known = load_cluster(directory) if fs.exists(directory / CLUSTER_FILE) else None
+    name, nodes, tls = plan_trial(directory, known, wish)
     written = write_trial(fs, directory, name, nodes, tls=tls)
     if tls:
         hosts = {node_id: Address.parse(address).host for node_id, address in nodes.items()}
@@ -29,6 +32,8 @@ def init_cluster(directory: Path, where: tuple[int, str, int], name: str, output
         if path.name == NODE_FILE:
             _make_directory(load_config(path))
     output.rows(("path",), [(str(path),) for path in written])
+    if not written:
+        say(f"{directory} stays as it is: all of cluster {name!r}, {len(nodes)} nodes, is there already")
     say(f"start each node with `latewood serve --config {directory}/node-1/node.toml`, and so on")
     return ExitCode.OK
 
