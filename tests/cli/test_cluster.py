@@ -189,7 +189,10 @@ def test_members_and_leader_are_changed(cluster: FakeCluster) -> None:
     assert row("cluster", "add", where, "2", cluster.addresses[1])["voters"] == [1, 2, 3]
     assert "is node 2, not node 4" in complaint("cluster", "add", where, "4", cluster.addresses[1], code=2)
     assert "starts node 4 there" in complaint("cluster", "add", where, "4", "127.0.0.1:9", "--timeout", "0.3", code=1)
-    assert row("cluster", "remove", where, "4")["voters"] == [1, 2, 3]
+    assert "node 4 is no member of cluster 'fake', which has 1, 2, 3" in complaint(
+        "cluster", "remove", where, "4", code=3
+    )
+    assert row("cluster", "remove", where, "2")["voters"] == [1, 3]
     ok("cluster", "transfer-leader", where, "3")
     assert cluster.leader == 3
 

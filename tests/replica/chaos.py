@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -116,7 +116,7 @@ class Stage:
     async def _replace(self, node: int) -> int:
         self.count("nodes replaced")
         new, self.next_id = self.next_id, self.next_id + 1
-        await self.persist(lambda: self.client.remove_node(node))
+        await self.persist(lambda: self._remove(node))
         process = self.cluster.replace(node, new)
         if node == self.disk_node and self.disk is not None:
             (self.disk / str(new)).mkdir()
@@ -125,6 +125,10 @@ class Stage:
         await asyncio.to_thread(process.start, "--join")
         await self.persist(lambda: self.client.add_node(new, self.cluster.addresses[new]))
         return new
+
+    async def _remove(self, node: int) -> None:
+        with suppress(latewood.NotFoundError):  # An earlier try was carried out, and its answer lost.
+            await self.client.remove_node(node)
 
     async def persist(self, work: Callable[[], Awaitable[object]]) -> None:
         """Ask again while the cluster is busy with other things."""

@@ -17,6 +17,7 @@ from latewood.errors import (
     UsageError,
 )
 from latewood.replica.client.asynchronous import AsyncClient
+from latewood.replica.requests import ChangeMembers, SetCursor
 from latewood.replica.wire import FRAME_BYTES_MAX
 from tests.replica.fake_cluster import FakeCluster, Fault
 from tests.replica.test_client import played
@@ -214,9 +215,50 @@ def test_a_node_is_added_only_where_it_is() -> None:
             await client.add_node(4, cluster.addresses[1])
         with pytest.raises(ClusterUnavailable, match="starts node 4 there"):
             await client.add_node(4, "127.0.0.1:9")
-        assert (await client.remove_node(4)).voters == [1, 2, 3]
+        assert sorted(cluster.members) == [1, 2, 3]
 
     played(act, timeout_ms=300)
+
+
+def test_a_node_that_is_no_member_cannot_be_removed() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(NotFoundError, match="node 4 is no member of cluster 'fake', which has 1, 2, 3"):
+            await client.remove_node(4)
+        cluster.leader = 2  # The client is told so by the one that it asked before.
+        with pytest.raises(NotFoundError, match="node 4 is no member"):
+            await client.remove_node(4)
+        cluster.leader = 0
+        with pytest.raises(ClusterUnavailable, match="no node leads now; nothing was done"):
+            await client.remove_node(4)
+        cluster.leader = 3
+        await cluster.stop(2)
+        with pytest.raises(NotFoundError, match="node 4 is no member"):
+            await client.remove_node(4)
+        assert not any(isinstance(one, ChangeMembers) for one in cluster.seen)
+
+    played(act, timeout_ms=300)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOSE, Fault.UNSURE_DONE, Fault.GARBAGE])
+def test_a_removal_whose_answer_was_lost_is_no_error(fault: Fault) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        assert (await client.remove_node(3)).voters == [1, 2]
+        await filled(client, 1)
+        await client.partition(7).reader("billing")
+        cluster.faults = iter([fault])
+        await client.partition(7).remove_reader("billing")
+        assert await client.partition(7).readers() == []
+
+    played(act, [fault])
+
+
+def test_a_reader_that_is_not_there_cannot_be_removed() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(NotFoundError, match="partition 7 has no reader 'billing'"):
+            await client.partition(7).remove_reader("billing")
+        assert not any(isinstance(one, SetCursor) for one in cluster.seen)
+
+    played(act)
 
 
 def test_a_payload_that_fits_no_message_is_too_large() -> None:

@@ -111,7 +111,7 @@ def add(target: Target, node_id: int, address: str, output: Output, *, learner: 
 @click.argument("node_id", metavar="NODE", type=_NODE)
 @output_format
 def remove(target: Target, node_id: int, output: Output) -> int:
-    """Let NODE be a member no more.  It may be down; its files stay."""
+    """Let NODE be a member no more.  It may be down; its files stay.  Exits 3 if it is no member."""
     from latewood.cli.cluster_actions import remove_node
 
     return remove_node(target, node_id, output)

@@ -19,6 +19,7 @@ from latewood.errors import (
     ClosedError,
     ClusterUnavailable,
     LatewoodError,
+    NotFoundError,
     OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
@@ -47,7 +48,7 @@ from latewood.replica.client.verdict import (
     judge,
     wrong_kind,
 )
-from latewood.replica.replies import Appended, Done, Members, PartitionInfo, Partitions, Reached, StatusReply
+from latewood.replica.replies import Appended, Done, Members, NotLeader, PartitionInfo, Partitions, Reached, StatusReply
 from latewood.replica.requests import (
     CLIENT_ID_BYTES,
     Append,
@@ -157,8 +158,16 @@ class AsyncClient:
         return await self._change(request)
 
     async def remove_node(self, node_id: int) -> Members:
-        """Let a node be a member no more; it may be down."""
-        return await self._change(ChangeMembers(0, "remove", node_id))
+        """Let a node be a member no more; it may be down.
+
+        Raises:
+            NotFoundError: it is none; nothing was changed.  After an `OutcomeUnknown` that says that it was done.
+            UsageError: it is the last one that votes.
+        """
+        request = ChangeMembers(0, "remove", node_id)
+        _checked(request)
+        await self._check_is_member(node_id)
+        return await self._change(request)
 
     async def transfer_leader(self, node_id: int) -> None:
         """Have another node lead."""
@@ -298,6 +307,14 @@ class AsyncClient:
         if found != node_id:
             raise UsageError(f"at {address} is node {found}, not node {node_id}; nothing was changed")
 
+    async def _check_is_member(self, node_id: int) -> None:
+        """Refuse a node that the leader does not know; once, before anything is asked for that may be repeated."""
+        seen = await self.ask(GetStatus(0), READING, StatusReply)
+        members = [one.node_id for one in seen.nodes]
+        if node_id not in members:
+            there = ", ".join(map(str, members))
+            raise NotFoundError(f"node {node_id} is no member of cluster {seen.cluster_id!r}, which has {there}")
+
     async def _change(self, request: ChangeMembers) -> Members:
         return await self.ask(request, CHANGING, Members, extra_s=request.timeout_ms / 1000)
 
@@ -306,7 +323,7 @@ class AsyncClient:
         while True:
             attempt += 1
             outcome = await self._attempt(request, deadline, extra_s)
-            verdict = judge(outcome[1], nature, in_doubt=in_doubt)
+            verdict = judge(_of_leader(outcome[1]), nature, in_doubt=in_doubt)
             match verdict:
                 case Return():
                     return _of_kind(verdict.reply, kind, outcome[0])
@@ -385,6 +402,13 @@ def _of_kind(reply: Reply, kind: type[R], address: str) -> R:
     if not isinstance(reply, kind):
         raise wrong_kind(reply, kind, address)
     return reply
+
+
+def _of_leader(outcome: Reply | Lost) -> Reply | Lost:
+    """Return what a leader would have said: any node tells its status, and the leader's may be what was asked for."""
+    if isinstance(outcome, StatusReply) and outcome.role != "leader":
+        return NotLeader(outcome.id, outcome.leader, outcome.leader_address)
+    return outcome
 
 
 def _with_place(error: LatewoodError, address: str) -> LatewoodError:

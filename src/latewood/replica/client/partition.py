@@ -226,8 +226,15 @@ class AsyncPartition:
         return [PartitionReaderInfo(name, at, max(0, end - at)) for name, at in reply.readers]
 
     async def remove_reader(self, name: str) -> None:
-        """Have the cluster forget a reader."""
-        await self.store_cursor(check_name(name, "reader"), -1)
+        """Have the cluster forget a reader.
+
+        Raises:
+            NotFoundError: there is none of that name.  After an `OutcomeUnknown` that says that it is forgotten.
+        """
+        if await self.load_cursor(check_name(name, "reader")) is None:  # Looked for once: what follows may be repeated.
+            message = f"partition {self.partition_id} has no reader {name!r}; `readers()` lists them"
+            raise NotFoundError(message)
+        await self.store_cursor(name, -1)
 
     async def load_cursor(self, name: str) -> int | None:
         """Return where a reader stands, or None if there is none."""

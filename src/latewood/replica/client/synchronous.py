@@ -104,7 +104,7 @@ class Client:
         return self._thread.run(self._client.add_node(node_id, address, learner=learner))
 
     def remove_node(self, node_id: int) -> Members:
-        """Let a node be a member no more; it may be down."""
+        """Let a node be a member no more; it may be down.  Errors as `AsyncClient.remove_node`."""
         return self._thread.run(self._client.remove_node(node_id))
 
     def transfer_leader(self, node_id: int) -> None:
@@ -182,7 +182,7 @@ class Partition:
         return self._thread.run(self._partition.readers())
 
     def remove_reader(self, name: str) -> None:
-        """Have the cluster forget a reader."""
+        """Have the cluster forget a reader.  Errors as `AsyncPartition.remove_reader`."""
         self._thread.run(self._partition.remove_reader(name))
 
 
