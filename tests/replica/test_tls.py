@@ -17,6 +17,7 @@ from latewood.fs import PosixFS
 from latewood.replica.certificates import authority_names, client_names, make_certificates, node_names
 from latewood.replica.tls import Credentials, client_context, node_id_of, server_context
 from tests.replica.fake_cluster import FakeCluster
+from tests.replica.test_transport import node
 
 NOW = datetime.now(UTC)
 
@@ -128,6 +129,48 @@ def test_a_certificate_that_a_node_says_it_does_not_trust_is_told_at_once(tmp_pa
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         asyncio.run(refused_at_once([address], client_context(stranger), "does not trust our certificate.*UNKNOWN_CA"))
         thread.join()
+
+
+def test_tls_to_a_plain_node_is_told_at_once_and_the_node_says_so_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(tmp_path)
+
+    async def act() -> None:
+        async with node(1) as (_, _, port):
+            tls = client_context(of_client(tmp_path))
+            await refused_at_once([f"127.0.0.1:{port}"], tls, "the node speaks plain text, and we TLS")
+
+    asyncio.run(act())
+    assert "it speaks TLS, and this node plain text" in caplog.text
+
+
+def test_a_node_that_leaves_a_handshake_is_perhaps_a_plain_one(tmp_path: Path) -> None:
+    made(tmp_path)
+
+    async def act() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server, await latewood.connect_async([address], tls=client_context(of_client(tmp_path))) as client:
+            with pytest.raises(ClusterUnavailable, match=r"does the node speak TLS, as we do\?"):
+                await client.status()
+
+    asyncio.run(act())
+
+
+def test_plain_text_to_a_node_with_tls_has_a_hint(tmp_path: Path) -> None:
+    made(tmp_path)
+
+    async def act() -> None:
+        async with (
+            node(1, credentials=of_node(tmp_path, 1)) as (_, _, port),
+            await latewood.connect_async([f"127.0.0.1:{port}"], timeout_ms=100) as client,
+        ):
+            for call in (client.status(), client.partition(7).append(b"x")):
+                with pytest.raises(ClusterUnavailable, match=r"does it speak TLS\? Then connect with tls=, .*--ca"):
+                    await call
+
+    asyncio.run(act())
 
 
 def test_one_node_that_is_not_trusted_does_not_keep_from_the_others(tmp_path: Path) -> None:

@@ -12,10 +12,14 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from latewood.limits import MiB
+from latewood.replica.requests import Rejected
 from latewood.replica.wire import FRAME_BYTES_MAX, FrameBuffer, Message, WireError, encode_frame
 
 _WRITE_HIGH_BYTES: Final = 4 * MiB
 """With so much unsent, we stop reading."""
+_TLS_HELLO: Final = b"\x16\x03"
+"""How a conversation in TLS begins; as a frame it would be one of 352 MiB."""
+_PLAIN: Final = "it speaks TLS, and this node plain text: its node.toml has no [tls]"
 
 _logger = logging.getLogger(__name__)
 
@@ -101,6 +105,11 @@ class Connection(asyncio.Protocol):
                 if self._reason:
                     return
         except WireError as error:
+            if not self.is_greeted and data.startswith(_TLS_HELLO):
+                _logger.warning("a connection is refused: %s", _PLAIN)
+                self.send(Rejected(_PLAIN))  # It cannot read that, and so it knows.
+                self.close(_PLAIN)
+                return
             _logger.warning("%s sent what is no message: %s", self.name, error)
             self.abort(str(error))
 

@@ -24,17 +24,25 @@ _GREETED: Final = (
     "the node closed the connection before it said who it is; "
     "is this a port of a node, is TLS as there, and does it trust our certificate?"
 )
+_GREETED_PLAIN: Final = (
+    "the node closed the connection before it said who it is; does it speak TLS? Then connect with tls=, "
+    "or in commands with --ca, --cert and --key. If not, is this a port of a node?"
+)
+_IN_TLS: Final = "; does the node speak TLS, as we do? Without [tls] in its node.toml it does not"
+_PLAIN: Final = "the node speaks plain text, and we TLS: connect without tls, or give every node.toml its [tls]"
+_GONE: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""How a connection ends whose other end leaves in the middle of a handshake."""
 
 
 class NotTrusted(ClusterUnavailable):
-    """A certificate is not of the authority that the other trusts: trying again would not help."""
+    """A certificate is not of the authority that the other trusts, or one has none: trying again would not help."""
 
 
 class Link(asyncio.Protocol):
     """A connection.  `open_link` makes one that is greeted."""
 
-    def __init__(self, address: str, hello: Hello) -> None:
-        self.address, self._hello = address, hello
+    def __init__(self, address: str, hello: Hello, *, is_plain: bool = False) -> None:
+        self.address, self._hello, self._hint = address, hello, _GREETED_PLAIN if is_plain else _GREETED
         loop = asyncio.get_running_loop()
         self.greeted: asyncio.Future[Welcome] = loop.create_future()
         self._loop, self._buffer = loop, FrameBuffer()
@@ -138,7 +146,7 @@ class Link(asyncio.Protocol):
         self._ended = reason
         if not self.greeted.done():
             self.greeted.set_exception(
-                ClusterUnavailable(reason if reason.count("refuses") else f"{reason}: {_GREETED}")
+                ClusterUnavailable(reason if reason.count("refuses") else f"{reason}: {self._hint}")
             )
         waiting, self._waiting = self._waiting, {}
         for take in waiting.values():
@@ -158,7 +166,7 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
         ClusterUnavailable: nobody is there, it is no node of this cluster, or it took too long.
     """
     where = Address.parse(address)
-    link = Link(address, Hello(VERSION, cluster_id, "client"))
+    link = Link(address, Hello(VERSION, cluster_id, "client"), is_plain=tls is None)
     link.greeted.add_done_callback(lambda greeted: None if greeted.cancelled() else greeted.exception())
     try:
         async with asyncio.timeout(timeout_s):
@@ -173,8 +181,9 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
     except OSError as error:  # ssl.SSLError is one
         link.close("failed")
         if is_distrust(error):
-            raise NotTrusted(f"{address}: {error}") from error
-        raise ClusterUnavailable(f"{address}: {error.strerror or str(error) or type(error).__name__}") from error
+            raise NotTrusted(f"{address}: {_PLAIN if _is_plain(error) else error}") from error
+        hint = _IN_TLS if tls is not None and isinstance(error, _GONE) else ""
+        raise ClusterUnavailable(f"{address}: {error.strerror or str(error) or type(error).__name__}{hint}") from error
     except BaseException:
         link.close("broken off")
         raise
@@ -185,6 +194,11 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
 def is_distrust(error: BaseException | None) -> bool:
     """Say whether TLS failed for good, and not because the other end went away."""
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+
+
+def _is_plain(error: OSError) -> bool:
+    """Say whether the other end answered in plain text."""
+    return isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG")
 
 
 def _check_node(link: Link, welcome: Welcome, tls: ssl.SSLContext | None) -> None:
