@@ -157,6 +157,39 @@ def test_status_names_a_node_that_is_gone(cluster: FakeCluster) -> None:
     assert found["nodes"][2]["role"] is None
 
 
+@pytest.mark.parametrize("knows", [True, False])
+def test_status_says_of_a_node_that_it_was_removed(cluster: FakeCluster, knows: bool) -> None:  # noqa: FBT001 - a parameter
+    if not knows:  # It was down then, and thinks that it is a member still.
+        cluster.cut_off[3] = dict(cluster.members)
+    address = cluster.members.pop(3)
+    result = run("cluster", "status", address, "--format", "jsonl")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["leader"], found["voters"]) == (0, 1, 2)
+    assert [(one["node"], one["member"], bool(one["problem"])) for one in found["nodes"]] == [
+        (1, "voter", False),
+        (2, "voter", False),
+        (3, None, True),
+    ]
+    assert "node 3 is no member any more: it was removed" in result.stderr
+    assert "any more" not in run("cluster", "status", cluster.members[1]).stderr
+
+
+def test_status_says_of_a_node_that_it_is_no_member_yet(cluster: FakeCluster) -> None:
+    address = cluster.members.pop(3)
+    cluster.cut_off[3] = {}
+    result = run("cluster", "status", address)
+    assert result.exit_code == 1
+    assert result.stderr == "latewood: node 3 is no member yet: `latewood cluster add` takes it in\n"
+
+
+def test_status_of_a_removed_node_without_the_others_says_what_it_knows(cluster: FakeCluster) -> None:
+    address = cluster.members.pop(3)
+    cluster.cut_off[3] = dict.fromkeys((1, 2), "127.0.0.1:1")
+    result = run("cluster", "status", address)
+    assert result.exit_code == 1
+    assert "node 3 is no member any more, as far as it knows" in result.stderr
+
+
 def test_status_fails_without_a_majority(cluster: FakeCluster) -> None:
     address = cluster.addresses[0]
     cluster.members[2] = cluster.members[3] = "127.0.0.1:1"

@@ -92,6 +92,8 @@ class FakeCluster:
         self.cursors: dict[tuple[int, str], int] = {}
         self.members = dict.fromkeys(range(1, count + 1), "")
         self.leader = 1
+        self.cut_off: dict[int, dict[int, str]] = {}
+        """Nodes that nobody tells anything any more, with the members that they knew last."""
         self.seen: list[Any] = []
         self.connections = 0
         self.spread = 0
@@ -175,11 +177,12 @@ class FakeCluster:
         raise AssertionError(request)
 
     def status(self, request: GetStatus, number: int) -> StatusReply:
-        nodes = [NodeProgress(one, "voter", where, 7, one == self.leader) for one, where in self.members.items()]
-        role = "leader" if number == self.leader else "follower"
-        where = self.members.get(self.leader, "")
+        is_cut_off = number in self.cut_off
+        members, leader = self.cut_off.get(number, self.members), 0 if is_cut_off else self.leader
+        nodes = [NodeProgress(one, "voter", where, 7, one == leader) for one, where in members.items()]
+        role = "leader" if number == leader else "pre_candidate" if is_cut_off else "follower"
         figures = (3, 9, 8, 7, 6, 1, 9, 0, len(self.records), 0, 0)
-        return StatusReply(request.id, number, "fake", role, self.leader, where, *figures, nodes)
+        return StatusReply(request.id, number, "fake", role, leader, self.members.get(leader, ""), *figures, nodes)
 
     def _append(self, request: Append, share: float) -> Any:
         if any(len(payload) > PAYLOAD_BYTES_MAX for payload in request.payloads):

@@ -8,7 +8,7 @@ import pytest
 
 import latewood
 from latewood.replica.client.asynchronous import AsyncClient
-from tests.replica.processes import ClusterProcesses
+from tests.replica.processes import TICK_MS, ClusterProcesses
 from tests.replica.test_cluster import PARTITION, status_when
 
 pytest.importorskip("latewood._native")
@@ -80,6 +80,35 @@ def test_a_node_is_added_and_another_removed(tmp_path: Path) -> None:
             assert 4 in {one.node_id for one in (await client.status()).nodes}
 
     with ClusterProcesses(tmp_path, spare=1, extra=SMALL) as cluster:
+        asyncio.run(story(cluster))
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_removed_node_says_so_and_can_be_taken_back(tmp_path: Path, is_up: bool) -> None:  # noqa: FBT001 - a parameter
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await fill(client, 100)
+            leader = (await client.status()).leader
+            removed = next(node for node in cluster.nodes if node != leader)
+            process, address = cluster.nodes[removed], cluster.addresses[removed]
+            if not is_up:
+                process.kill()
+            await client.remove_node(removed)
+            if not is_up:
+                process.start()
+            said = f"latewood: warning: node {removed} is no longer a member of cluster 'trial'"
+            async with asyncio.timeout(60):
+                while said not in process.log.read_text():  # noqa: ASYNC110 - another process writes it
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(50 * TICK_MS / 1000)
+            assert process.log.read_text().count(said) == 1
+            await client.add_node(removed, address)
+            await fill(client, 100)
+            end = await client.barrier()
+            await status_when(client, address, lambda one: one.applied >= end)
+            assert len(await stale(address)) == 200
+
+    with ClusterProcesses(tmp_path) as cluster:
         asyncio.run(story(cluster))
 
 

@@ -51,6 +51,20 @@ class _Look(NamedTuple):
     leader: int
     """0: nobody."""
     term: int
+    is_told: bool
+    """Who the members are was said by a leader."""
+
+    @property
+    def outsider(self) -> str:
+        """What to say of the node that was asked first, if it is no member."""
+        node = self.seen.node_id
+        if any(member.node_id == node for member, _ in self.found):
+            return ""
+        if not self.seen.nodes:
+            return f"node {node} is no member yet: `latewood cluster add` takes it in"
+        if not self.is_told:
+            return f"node {node} is no member any more, as far as it knows; nobody that leads can be asked"
+        return f"node {node} is no member any more: it was removed; stop it, or `latewood cluster add` takes it back"
 
     @property
     def voters(self) -> int:
@@ -75,12 +89,16 @@ def show_status(target: Target, output: Output) -> int:
         "is_led": look.is_led,
     }
     rows = [_row(member, answer) for member, answer in look.found]
+    if look.outsider:
+        rows.append([look.seen.node_id, None, None, *_figures(look.seen), look.outsider])
     if output.format == "table":
         output.rows(_COLUMNS, rows, brief=_BRIEF)
         output.show(summary)
     else:
         output.report(summary, "nodes", _COLUMNS, rows)
-    if not look.is_led:
+    if look.outsider:
+        say(look.outsider)
+    if look.found and not look.is_led:
         say(_NOT_LED)
     return ExitCode.OK if look.is_led else ExitCode.FAILED
 
@@ -102,31 +120,34 @@ def show_partitions(target: Target, output: Output) -> int:
 
 
 def _looked(client: "Client") -> _Look:
-    """Ask one node who the members are, and then each of them."""
+    """Ask one node who the members are, and then each of them; whoever of them leads knows better who they are."""
     seen = client.status()
-    found = [(member, _ask(client, member)) for member in _members(client, seen)]
+    answers: dict[str, StatusReply | str] = {}
+
+    def ask(address: str) -> StatusReply | str:
+        if address not in answers:
+            answers[address] = _ask(client, address)
+        return answers[address]
+
+    heard = [
+        seen,
+        *(ask(address) for address in [seen.leader_address, *(one.address for one in seen.nodes)] if address),
+    ]
+    leading = [one for one in heard if isinstance(one, StatusReply) and one.role == "leader"]
+    told = max(leading, key=lambda one: one.term, default=None)
+    found = [(member, ask(member.address)) for member in (told or seen).nodes]
     leader, term = seen.leader, seen.term
     for _, answer in found:
         if isinstance(answer, StatusReply) and answer.term >= term and answer.leader:
             leader, term = answer.leader, answer.term
-    return _Look(seen, found, leader, term)
+    return _Look(seen, found, leader, term, told is not None)
 
 
-def _members(client: "Client", seen: StatusReply) -> list[NodeProgress]:
-    """Return the members as the leader knows them, or as whoever answered does."""
-    if seen.role != "leader" and seen.leader_address:
-        try:
-            return client.status(seen.leader_address).nodes or seen.nodes
-        except LatewoodError:
-            return seen.nodes
-    return seen.nodes
-
-
-def _ask(client: "Client", member: NodeProgress) -> StatusReply | str:
-    if not member.address:
+def _ask(client: "Client", address: str) -> StatusReply | str:
+    if not address:
         return "nobody knows where it is"
     try:
-        return client.status(member.address)
+        return client.status(address)
     except LatewoodError as error:
         return str(error)
 
@@ -134,6 +155,9 @@ def _ask(client: "Client", member: NodeProgress) -> StatusReply | str:
 def _row(member: NodeProgress, answer: StatusReply | str) -> list[object]:
     if isinstance(answer, str):
         return [member.node_id, member.address, member.role, None, *[None] * 10, answer]
+    return [member.node_id, member.address, member.role, *_figures(answer), None]
+
+
+def _figures(answer: StatusReply) -> list[object]:
     names = ("role", "term", "committed", "applied", "durable", "first_index", "last_index", "snapshot_index")
-    figures = [getattr(answer, name) for name in (*names, "partition_count", "queued_ops", "queued_bytes")]
-    return [member.node_id, member.address, member.role, *figures, None]
+    return [getattr(answer, name) for name in (*names, "partition_count", "queued_ops", "queued_bytes")]

@@ -35,6 +35,7 @@ from latewood.replica.recovery import NodeLayout, NodeSite, RecoveredNode, recov
 from latewood.replica.requests import Acknowledged, RaftMessages, SnapshotOffer, SnapshotOutcome
 from latewood.replica.retaining import Retainer
 from latewood.replica.service import Service
+from latewood.replica.standing import Standing
 from latewood.replica.transfer import pulling
 from latewood.replica.transport import Transport
 from latewood.replica.wire import Peer, Request
@@ -76,6 +77,7 @@ class Node:
         self._learnt: dict[int, str] = {}
         """Where nodes said that they are."""
         self._unreachable: set[int] = set()
+        self._standing = Standing(config, self.transport.request, self._others)
         self._offers = Offers(self.transport, self.fs, self._clock, self.layout, self._reopen)
         self._tasks: list[asyncio.Task[None]] = []
         self._reopening: asyncio.Task[None] | None = None
@@ -114,6 +116,7 @@ class Node:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._offers.close()
+        self._standing.close()
         await self._close_core()
         self.service.close()
         await self.transport.close()
@@ -332,6 +335,7 @@ class Node:
         self._unreachable.clear()
         self._offers.tick(core)
         core.tick()
+        self._standing.tick(core)
         if core.raft.failure is None and self.keeper is not None:
             self.keeper.tick()
             if self._retainer is not None:
