@@ -50,9 +50,9 @@ class _Node(asyncio.Protocol):
             case Append():
                 return self._appended(message.id, message.partition, len(message.payloads))
             case AppendGroup():
-                parts = enumerate(message.appends)
-                answers = [self._appended(place, part.partition, len(part.payloads)) for place, part in parts]
-                return AppendedGroup(message.id, list(answers))
+                answers = [self._appended(0, part.partition, len(part.payloads)) for part in message.appends]
+                firsts = [answer.runs[0][0] for answer in answers]
+                return AppendedGroup(message.id, [], list(range(len(firsts))), firsts)
         raise AssertionError(message)
 
     def _appended(self, number: int, partition: int, count: int) -> Appended:

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::batch::{Batch, Ends, Room, check_timestamp, gather};
+use crate::commands::Command;
 use crate::futex::Wake;
 use crate::memory::{GilCell, Region, Writable, now_ns, with_bytes};
 use crate::record::{self, Payload, SEAL};
@@ -145,6 +146,16 @@ impl Core {
         sequence
     }
 
+    /// Whether a command's records follow exactly, and single appends have room for all of them.
+    fn takes(&self, command: &Command<'_>) -> bool {
+        let state = &self.progress.state;
+        let room = self.grant.limit.saturating_sub(state.offset);
+        let bytes = command.sizes().map(record::size).fold(0usize, usize::saturating_add);
+        state.sequence + 1 == command.first_index()
+            && bytes <= room
+            && state.count + command.count() as u64 <= self.grant.records
+    }
+
     /// Pack what fits of a list or a tuple of exact bytes, without a reference to each; None if it is anything else.
     fn append_bytes(
         &mut self,
@@ -216,6 +227,16 @@ pub struct Appender {
 impl Appender {
     fn read(&self, py: Python<'_>) -> State {
         self.core.with(py, |core| core.progress.state)
+    }
+
+    /// Append the records of a command if they follow exactly and there is room for all; say whether it was done.
+    pub fn place(&self, py: Python<'_>, command: &Command<'_>, ext_id: u64) -> bool {
+        let timestamp_ns = command.timestamp_ns();
+        self.core.with(py, |core| {
+            check_timestamp(timestamp_ns).is_ok()
+                && core.takes(command)
+                && command.payloads().all(|payload| core.append(Payload::Fixed(payload), ext_id, timestamp_ns) >= 0)
+        })
     }
 
     fn take(&self, py: Python<'_>) -> (Option<Writable>, Option<Wake>) {
@@ -364,9 +385,8 @@ impl Appender {
     /// How many bytes of the scratch buffer the staged batch takes; they belong at `offset`.
     #[getter]
     fn staged_bytes(&self, py: Python<'_>) -> usize {
-        self.core.with(py, |core| {
-            core.staged.as_ref().map_or(0, |staged| staged.state.offset - core.progress.state.offset)
-        })
+        self.core
+            .with(py, |core| core.staged.as_ref().map_or(0, |staged| staged.state.offset - core.progress.state.offset))
     }
 
     /// Count the staged batch, which must stand in the segment by now, and tell the readers.

@@ -1,13 +1,17 @@
 //! The commands in an entry of a cluster's parent log.  `latewood.format.entry` has their layout, and the errors.
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
+
+use crate::door::Door;
 
 const HEAD: usize = 40;
+const WRITE: u8 = 1;
 const ACTION_MAX: u8 = 2;
 
 /// Partition, first index, records, time, name of the request, action.
-type Command<'py> = (u64, u64, Bound<'py, PyList>, u64, Bound<'py, PyBytes>, u8);
+type Value<'py> = (u64, u64, Bound<'py, PyList>, u64, Bound<'py, PyBytes>, u8);
 
 fn u32_at(data: &[u8], at: usize) -> usize {
     u32::from_le_bytes(data[at..at + 4].try_into().expect("four bytes")) as usize
@@ -17,30 +21,92 @@ fn u64_at(data: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The command that `data` begins with, and its size; none if it is cut short, or not of the version that we know.
-fn first_command<'py>(py: Python<'py>, data: &[u8], version: u8) -> PyResult<Option<(Command<'py>, usize)>> {
-    if data.len() < HEAD || data[0] != version || !(1..=ACTION_MAX).contains(&data[1]) {
-        return Ok(None);
+/// One command, where it lies.
+pub struct Command<'a> {
+    /// All of it.
+    data: &'a [u8],
+    lengths: usize,
+    records: usize,
+}
+
+impl<'a> Command<'a> {
+    /// The command that `data` begins with; none if it is cut short, or not of the version that we know.
+    pub fn first(data: &'a [u8], version: u8) -> Option<Self> {
+        if data.len() < HEAD || data[0] != version || !(1..=ACTION_MAX).contains(&data[1]) {
+            return None;
+        }
+        let lengths = HEAD + usize::from(u16::from_le_bytes([data[2], data[3]]));
+        let records = lengths + 4 * u32_at(data, 4);
+        let data = data.get(..usize::try_from(u64_at(data, 32)).ok()?)?;
+        if records > data.len() {
+            return None;
+        }
+        let command = Self { data, lengths, records };
+        let mut end = records;
+        for length in command.sizes() {
+            end = end.checked_add(length)?;
+        }
+        (end == data.len()).then_some(command)
     }
-    let Ok(size) = usize::try_from(u64_at(data, 32)) else { return Ok(None) };
-    let lengths = HEAD + usize::from(u16::from_le_bytes([data[2], data[3]]));
-    let records = lengths + 4 * u32_at(data, 4);
-    if size > data.len() || records > size {
-        return Ok(None);
+
+    /// Whole bytes of it.
+    pub const fn size(&self) -> usize {
+        self.data.len()
     }
-    let payloads = PyList::empty(py);
-    let mut start = records;
-    for at in (lengths..records).step_by(4) {
-        let Some(stop) = start.checked_add(u32_at(data, at)).filter(|stop| *stop <= size) else { return Ok(None) };
-        payloads.append(PyBytes::new(py, &data[start..stop]))?;
-        start = stop;
+
+    /// Whether it writes records.
+    pub const fn writes(&self) -> bool {
+        self.data[1] == WRITE
     }
-    if start != size {
-        return Ok(None);
+
+    /// Whom it is for.
+    pub fn partition(&self) -> u64 {
+        u64_at(self.data, 8)
     }
-    let request = PyBytes::new(py, &data[HEAD..lengths]);
-    let command = (u64_at(data, 8), u64_at(data, 16), payloads, u64_at(data, 24), request, data[1]);
-    Ok(Some((command, size)))
+
+    /// The index of its first record.
+    pub fn first_index(&self) -> u64 {
+        u64_at(self.data, 16)
+    }
+
+    /// When its leader took it.
+    pub fn timestamp_ns(&self) -> u64 {
+        u64_at(self.data, 24)
+    }
+
+    /// What names the client's request.
+    pub fn request(&self) -> &'a [u8] {
+        &self.data[HEAD..self.lengths]
+    }
+
+    /// How many records it has.
+    pub const fn count(&self) -> usize {
+        (self.records - self.lengths) / 4
+    }
+
+    /// The lengths of its records.
+    pub fn sizes(&self) -> impl Iterator<Item = usize> + use<'a> {
+        let data = self.data;
+        (self.lengths..self.records).step_by(4).map(move |at| u32_at(data, at))
+    }
+
+    /// Its records.
+    pub fn payloads(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let (data, mut start) = (self.data, self.records);
+        self.sizes().map(move |length| {
+            start += length;
+            &data[start - length..start]
+        })
+    }
+
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Value<'py>> {
+        let payloads = PyList::empty(py);
+        for payload in self.payloads() {
+            payloads.append(PyBytes::new(py, payload))?;
+        }
+        let request = PyBytes::new(py, self.request());
+        Ok((self.partition(), self.first_index(), payloads, self.timestamp_ns(), request, self.data[1]))
+    }
 }
 
 /// The commands in `data`, and where they end: before its end, if what is there is none.
@@ -49,10 +115,81 @@ pub fn split_commands<'py>(data: &Bound<'py, PyBytes>, version: u8) -> PyResult<
     let (py, bytes) = (data.py(), data.as_bytes());
     let commands = PyList::empty(py);
     let mut start = 0;
-    while start < bytes.len() {
-        let Some((command, size)) = first_command(py, &bytes[start..], version)? else { break };
-        commands.append(command)?;
-        start += size;
+    while let Some(command) = Command::first(&bytes[start..], version) {
+        commands.append(command.value(py)?)?;
+        start += command.size();
     }
     Ok((commands, start))
+}
+
+/// The bytes of commands that write, all of one client and one time: (partition, first index, records, request) each.
+#[pyfunction(name = "_join_commands")]
+pub fn join_commands<'py>(
+    py: Python<'py>,
+    client_id: &[u8],
+    commands: &Bound<'py, PyList>,
+    timestamp_ns: u64,
+    version: u8,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let name_bytes = u16::try_from(client_id.len() + 8)?;
+    let mut joined = Vec::new();
+    for command in commands {
+        let (partition, first, payloads, request): (u64, u64, Bound<'py, PyList>, u64) = command.extract()?;
+        let start = joined.len();
+        joined.extend_from_slice(&[version, WRITE]);
+        joined.extend_from_slice(&name_bytes.to_le_bytes());
+        joined.extend_from_slice(&u32::try_from(payloads.len())?.to_le_bytes());
+        for number in [partition, first, timestamp_ns, 0] {
+            joined.extend_from_slice(&number.to_le_bytes());
+        }
+        joined.extend_from_slice(client_id);
+        joined.extend_from_slice(&request.to_le_bytes());
+        for payload in &payloads {
+            joined.extend_from_slice(&u32::try_from(bytes_of(&payload)?.as_bytes().len())?.to_le_bytes());
+        }
+        for payload in &payloads {
+            joined.extend_from_slice(bytes_of(&payload)?.as_bytes());
+        }
+        let size = (joined.len() - start) as u64;
+        joined[start + 32..start + HEAD].copy_from_slice(&size.to_le_bytes());
+    }
+    Ok(PyBytes::new(py, &joined))
+}
+
+fn bytes_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyBytes>> {
+    object.cast::<PyBytes>().map_err(|_| PyTypeError::new_err("payloads are bytes"))
+}
+
+/// Write the records of the commands in `data` from `start` on, each command whole, and return how far that went.
+///
+/// `doors` holds, by partition, (the least `ext_id` that is for it, its door).  A command is for `route` to look at, and
+/// the last here, if it does not write, if its partition has no door or is younger, if it does not follow exactly what
+/// is there, or if there is no room for it.  Of the others (partition, first index, last index, ext_id) is added to
+/// `placed`.
+#[pyfunction(name = "_place_commands")]
+pub fn place_commands<'py>(
+    py: Python<'py>,
+    data: &Bound<'py, PyBytes>,
+    start: usize,
+    version: u8,
+    ext_id: u64,
+    doors: &Bound<'py, PyDict>,
+    placed: &Bound<'py, PyList>,
+) -> PyResult<usize> {
+    let bytes = data.as_bytes();
+    let mut at = start.min(bytes.len());
+    while let Some(command) = Command::first(&bytes[at..], version).filter(Command::writes) {
+        let Some(known) = doors.get_item(command.partition())? else { break };
+        let known = known.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("a door with its least ext_id"))?;
+        let is_of_this_life = ext_id >= known.get_item(0)?.extract()?;
+        let door = known.get_item(1)?;
+        let Ok(door) = door.cast::<Door>() else { break }; // One of the pure kernel.
+        if !is_of_this_life || command.count() == 0 || !door.get().place(py, &command, ext_id) {
+            break;
+        }
+        let last = command.first_index() + command.count() as u64 - 1;
+        placed.append((command.partition(), command.first_index(), last, ext_id))?;
+        at += command.size();
+    }
+    Ok(at)
 }

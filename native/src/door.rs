@@ -2,19 +2,35 @@
 //!
 //! It outlives the segments, so a caller may keep it: whoever opens a segment sets its appender here.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pyo3::exceptions::PyOverflowError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::appender::Appender;
+use crate::commands::Command;
 use crate::memory::{GilCell, Region};
 
 /// Appends to whichever segment is open.
 #[pyclass(frozen, module = "latewood._native")]
 pub struct Door {
     appender: GilCell<Option<Py<Appender>>>,
+    /// Whether the appender may tell the time.
+    has_time: AtomicBool,
     slow: Py<PyAny>,
+}
+
+impl Door {
+    fn appender(&self, py: Python<'_>) -> Option<Py<Appender>> {
+        self.appender.with(py, |held| held.as_ref().map(|appender| appender.clone_ref(py)))
+    }
+
+    /// Append the records of a command if they follow exactly and there is room for all; say whether it was done.
+    pub fn place(&self, py: Python<'_>, command: &Command<'_>, ext_id: u64) -> bool {
+        self.appender(py).is_some_and(|appender| appender.get().place(py, command, ext_id))
+    }
 }
 
 #[pymethods]
@@ -22,7 +38,7 @@ impl Door {
     /// `slow(payload, ext_id, timestamp_ns, durable)` is called for what the appender cannot do.
     #[new]
     fn new(slow: Py<PyAny>) -> Self {
-        Self { appender: GilCell::new(None), slow }
+        Self { appender: GilCell::new(None), has_time: AtomicBool::new(true), slow }
     }
 
     /// `slow` is usually a method of whoever owns the door: without this, neither would ever be freed.
@@ -30,8 +46,10 @@ impl Door {
         visit.call(&self.slow)
     }
 
-    /// Send appends to `appender`, or, without one, all of them to Python.
-    fn set(&self, py: Python<'_>, appender: Option<Py<Appender>>) {
+    /// Send appends to `appender`, or, without one, all of them to Python.  Without `has_time`, only those with a time.
+    #[pyo3(signature = (appender, *, has_time=true))]
+    fn set(&self, py: Python<'_>, appender: Option<Py<Appender>>, has_time: bool) {
+        self.has_time.store(has_time, Ordering::Relaxed); // The GIL orders it.
         let old = self.appender.with(py, |held| std::mem::replace(held, appender));
         drop(old); // Outside the cell: letting go may run Python code.
     }
@@ -54,14 +72,14 @@ impl Door {
         } else {
             number(ext_id)?.zip(number(timestamp_ns)?).map(|(ext_id, time)| (ext_id.unwrap_or(0), time))
         };
-        if let Some((ext_id, timestamp_ns)) = numbers.filter(|_| !durable) {
-            let appender = self.appender.with(py, |held| held.as_ref().map(|appender| appender.clone_ref(py)));
-            if let Some(appender) = appender {
-                match appender.get().append(py, payload, ext_id, timestamp_ns) {
-                    Ok(sequence) if sequence >= 0 => return Ok(sequence),
-                    Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
-                    _ => {} // No room, or a number out of range: `slow` makes room, or says better what is wrong.
-                }
+        let may_pass = |time: Option<u64>| !durable && (time.is_some() || self.has_time.load(Ordering::Relaxed));
+        if let Some((ext_id, timestamp_ns)) = numbers.filter(|(_, time)| may_pass(*time))
+            && let Some(appender) = self.appender(py)
+        {
+            match appender.get().append(py, payload, ext_id, timestamp_ns) {
+                Ok(sequence) if sequence >= 0 => return Ok(sequence),
+                Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
+                _ => {} // No room, or a number out of range: `slow` makes room, or says better what is wrong.
             }
         }
         let ext_id = ext_id.map_or_else(|| 0u64.into_pyobject(py).map(Bound::into_any), |given| Ok(given.clone()))?;

@@ -1,5 +1,6 @@
 //! `latewood._native`: the native twin of `latewood.kernel.pure`, name for name.
 
+mod answers;
 mod appender;
 mod batch;
 mod block;
@@ -33,11 +34,13 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::answers::AnswerTable;
+    #[pymodule_export]
     use super::appender::Appender;
     #[pymodule_export]
     use super::columns::columns;
     #[pymodule_export]
-    use super::commands::split_commands;
+    use super::commands::{join_commands, place_commands, split_commands};
     #[pymodule_export]
     use super::crc32c;
     #[pymodule_export]

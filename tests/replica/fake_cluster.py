@@ -288,12 +288,12 @@ class _Conversation(asyncio.Protocol):
                 continue
             fault = self.cluster.fault(request)
             if fault is Fault.LOSE:
-                self.say(AppendedGroup(group.id, answers))
+                self.say(_grouped(group.id, answers))
             self._suffer(request, fault, say)
             if self.transport.is_closing():
                 return
-        self.say(AppendedGroup(group.id, answers))
-        self.late = [AppendedGroup(group.id, [answer]) for answer in self.late]
+        self.say(_grouped(group.id, answers))
+        self.late = [_grouped(group.id, [answer]) for answer in self.late]
 
     def _say_late(self, late: list[Any]) -> None:
         if not self.transport.is_closing():
@@ -350,3 +350,14 @@ class _Conversation(asyncio.Protocol):
 def _is_for_any(request: Any) -> bool:
     """Say whether a node answers from what it has, whoever leads."""
     return isinstance(request, GetPartitions) or (isinstance(request, Read) and request.stale)
+
+
+def _grouped(number: int, answers: list[Any]) -> AppendedGroup:
+    """Return answers as a node says them: plainly where the records are neighbours."""
+    plain = [one for one in answers if isinstance(one, Appended) and one.runs and _is_one_run(one.sequences)]
+    rest = [one for one in answers if one not in plain]
+    return AppendedGroup(number, rest, [one.id for one in plain], [one.sequences[0] for one in plain])
+
+
+def _is_one_run(sequences: list[int]) -> bool:
+    return sequences == list(range(sequences[0], sequences[0] + len(sequences)))

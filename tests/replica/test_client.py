@@ -26,7 +26,7 @@ from latewood.replica.client.link import Link
 from latewood.replica.client.options import Address
 from latewood.replica.client.parts import SentPart
 from latewood.replica.client.verdict import Lost
-from latewood.replica.replies import Appended, AppendedGroup
+from latewood.replica.replies import AppendedGroup
 from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup, PartitionAppend, TearDown
 from tests.replica.fake_cluster import PAYLOAD_BYTES_MAX, FakeCluster, Fault
 
@@ -141,7 +141,7 @@ def test_a_client_that_counts_a_lost_part_as_done_is_found_out(monkeypatch: pyte
 
     def believing(self: Flight, outcome: Any) -> bool:
         if isinstance(outcome, Lost):
-            outcome = AppendedGroup(0, [Appended(place, [(0, 1)]) for place in range(len(self._batches))])
+            outcome = AppendedGroup(0, [], list(range(len(self._batches))), [0] * len(self._batches))
         return take(self, outcome)
 
     monkeypatch.setattr(Flight, "_take", believing)
@@ -154,8 +154,8 @@ def test_a_client_that_counts_a_lost_part_as_done_is_found_out(monkeypatch: pyte
 
 
 def test_a_client_that_takes_an_answer_for_that_of_another_part_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    end = Flight._end
-    monkeypatch.setattr(Flight, "_end", lambda self, place, outcome: end(self, len(self._batches) - 1 - place, outcome))
+    landed = Flight._landed
+    monkeypatch.setattr(Flight, "_landed", lambda self, place: landed(self, len(self._batches) - 1 - place))
 
     async def act(client: AsyncClient, cluster: FakeCluster) -> None:
         await client.partition(7).append(b"before")  # so that the sequences of the partitions differ

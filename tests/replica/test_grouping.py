@@ -1,17 +1,18 @@
 """Answers to a group: together if they are known together, and none waits for another."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.clock import SystemClock
-from latewood.replica.grouping import GroupReplies, sequence_runs
+from latewood.replica.grouping import Answer, GroupReplies, sequence_runs
 from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
-from latewood.replica.requests import PARTITION_MAX, Append, AppendGroup, PartitionAppend
+from latewood.replica.requests import AppendGroup, PartitionAppend
 from latewood.replica.service import Service
-from latewood.replica.writing import Answering, WriteRequest
 
 
 @given(st.sets(st.integers(1, 60)).map(sorted))
@@ -26,15 +27,21 @@ def test_runs_are_the_sequences_and_no_two_could_be_one(indices: list[int]) -> N
 def test_answers_of_one_turn_leave_together() -> None:
     async def act() -> None:
         sent: list[AppendedGroup] = []
-        replies = GroupReplies(5, sent.append)
-        first, second, third = Appended(0, [(0, 1)]), NotLeader(2, 1), Appended(1, [(7, 2)])
-        replies.add(first)
-        replies.add(second)
+        refused: list[None] = []
+        replies = GroupReplies(5, sent.append, lambda: refused.append(None))
+        replies.answer(0, [1])
+        replies.answer(2, NotLeader(0, 1))
+        replies.add_plain([4, 3], [7, 8])
+        replies.add_plain([6], [9])
         await asyncio.sleep(0)
-        assert sent == [AppendedGroup(5, [first, second])]
-        replies.add(third)
+        assert sent == [AppendedGroup(5, [Appended(0, [(0, 1)]), NotLeader(2, 1)], [4, 3, 6], [7, 8, 9])]
+        assert not refused
+        replies.answer(1, [8, 9])
+        replies.answer(5, Refused(0, "failed", "why", retryable=False))
         await asyncio.sleep(0)
-        assert sent[1:] == [AppendedGroup(5, [third])]
+        last = Refused(5, "failed", "why", retryable=False)
+        assert sent[1:] == [AppendedGroup(5, [Appended(1, [(7, 2)]), last], [], [])]
+        assert len(refused) == 1
 
     asyncio.run(act())
 
@@ -43,17 +50,17 @@ class FakeCore:
     """Has a request of partition 2 wait, and answers all others at once."""
 
     def __init__(self) -> None:
-        self.writes: list[WriteRequest] = []
-        self.stalled: list[Answering] = []
+        self.stalled: list[Callable[[Answer], None]] = []
 
-    def append(self, request: WriteRequest, answering: Answering) -> None:
-        self.writes.append(request)
-        if request.partition == 2:
-            self.stalled.append(answering)
-        elif request.partition == 3:
-            answering(Refused(0, "overloaded", "full", retryable=True, partition=3))
-        else:
-            answering([index + 10 for index, _ in enumerate(request.payloads)])
+    def append_group(self, client_id: bytes, appends: Sequence[PartitionAppend], replies: GroupReplies) -> None:
+        assert client_id == b"c" * 16
+        for place, one in enumerate(appends):
+            if one.partition == 2:
+                self.stalled.append(partial(replies.answer, place))
+            elif one.partition == 3:
+                replies.answer(place, Refused(0, "overloaded", "full", retryable=True, partition=3))
+            else:
+                replies.add_plain([place], [one.request_id])
 
 
 class FakeConnection:
@@ -82,31 +89,12 @@ def test_a_stalled_partition_holds_up_its_own_answer_only() -> None:
         parts = [PartitionAppend(number, number + 20, [b"x"] * number) for number in (1, 2, 3, 4)]
         connection = asked(service, AppendGroup(9, b"c" * 16, parts))
         await asyncio.sleep(0)
-        (reply,) = connection.sent
-        assert reply.id == 9
-        assert [(one.id, type(one)) for one in reply.answers] == [(0, Appended), (2, Refused), (3, Appended)]
-        assert reply.answers[2].runs == [(9, 4)]
-        assert reply.answers[1].partition == 3
+        refused = Refused(2, "overloaded", "full", retryable=True, partition=3)
+        assert connection.sent == [AppendedGroup(9, [refused], [0, 3], [21, 24])]
         host.core.stalled[0]([4, 8])
         await asyncio.sleep(0)
-        assert connection.sent[1:] == [AppendedGroup(9, [Appended(1, [(3, 1), (7, 1)])])]
-        assert host.core.writes == [(part.partition, b"c" * 16, part.request_id, part.payloads) for part in parts]
+        assert connection.sent[1:] == [AppendedGroup(9, [Appended(1, [(3, 1), (7, 1)])], [], [])]
         assert service.refused_count == 1
-        service.close()
-
-    asyncio.run(act())
-
-
-def test_a_partition_that_cannot_be_is_refused_alone() -> None:
-    async def act() -> None:
-        service = Service(cast("Any", FakeHost()), SystemClock())
-        parts = [PartitionAppend(PARTITION_MAX + 1, 1, [b"x"]), PartitionAppend(1, 1, [b"x"])]
-        connection = asked(service, AppendGroup(9, b"c" * 16, parts))
-        await asyncio.sleep(0)
-        refused, appended = connection.sent[0].answers
-        assert (refused.id, refused.code, appended) == (0, "usage", Appended(1, [(9, 1)]))
-        (alone,) = asked(service, Append(3, PARTITION_MAX + 1, b"c" * 16, 1, [b"x"])).sent
-        assert (alone.id, alone.code) == (3, "usage")
         service.close()
 
     asyncio.run(act())

@@ -16,10 +16,11 @@ from latewood.replica.config import load_config
 from latewood.replica.core import Core
 from latewood.replica.engine import ChangeKind
 from latewood.replica.founding import found_node
+from latewood.replica.grouping import Answer
 from latewood.replica.machine import LogMachine, MachineFactory, PartitionEntry
 from latewood.replica.metrics import metrics_text
 from latewood.replica.node import Node
-from latewood.replica.writing import Answer, WriteRequest
+from latewood.replica.writing import WriteRequest
 from tests.replica.node import Tally
 from tests.replica.processes import free_ports
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.replica.answers import request_name
-from latewood.replica.routing import SegmentedStateMachine, committed
+from latewood.replica.routing import Committed, SegmentedStateMachine
 from latewood.testing import MemFS
 from tests.replica.node import Node
 
@@ -69,7 +69,7 @@ class Story:
             [(key, marks[key], marks.applied_through(key)) for key in keys],
             (marks.routed, marks.applied_floor(), marks.flushed_floor(), machine.truncatable_to()),
             [(dispatcher.load(key), dispatcher.next_index(key)) for key in keys],
-            {key: machine.answers[key].encode() for key in sorted(machine.answers)},
+            {key: machine.answers.encode(key) for key in sorted(machine.answers)},
         )
 
 
@@ -83,7 +83,7 @@ def test_the_quick_way_and_the_careful_one_come_to_the_same(story: Steps) -> Non
 
 
 def quickly(machine: SegmentedStateMachine, node: Node) -> int:
-    entries = committed(node.store.read_all(node.marks.routed + 1, node.store.last_index + 1))
+    entries = list(map(Committed, node.store.read_all(node.marks.routed + 1, node.store.last_index + 1)))
     return machine.route_quickly(entries, node.store.durable_index)
 
 

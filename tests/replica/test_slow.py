@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 
-from latewood.format.entry import Action, Command
+from latewood.format.entry import Action, Command, encode_command
+from latewood.replica.engine import Entry, EntryKind
 from latewood.replica.routing import Committed
 from latewood.replica.slow import MADE_AT_ONCE, births, slow_count
 
 
 def write(index: int, *partitions: int, action: Action = Action.WRITE) -> Committed:
-    return Committed(index, [Command(partition, 1, [b"x"], action=action) for partition in partitions])
+    commands = [Command(partition, 1, [b"x"], action=action) for partition in partitions]
+    return Committed(Entry(index, 1, EntryKind.NORMAL, b"".join(map(encode_command, commands))))
 
 
 def rooms(*partitions: int, size: int = 1 << 20) -> Callable[[int, int], bool | None]:
@@ -23,8 +25,8 @@ def rooms(*partitions: int, size: int = 1 << 20) -> Callable[[int, int], bool | 
     return has_room
 
 
-EMPTY = Committed(1, [])
-CHANGE = Committed(2, [])
+EMPTY = Committed(Entry(1, 1, EntryKind.NORMAL, b""))
+CHANGE = Committed(Entry(2, 1, EntryKind.CONF_CHANGE, b"\1\2" + bytes(60)))
 
 
 def test_entries_of_known_partitions_and_raft_s_own_are_quick() -> None:

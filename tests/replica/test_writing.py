@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from latewood.format.entry import Action, decode_commands
 from latewood.replica.answers import CLIENTS_MAX
 from latewood.replica.bundle import ENTRY_BYTES_MAX
+from latewood.replica.grouping import Answer
+from latewood.replica.pending import Proposed
 from latewood.replica.replies import Refused
-from latewood.replica.writing import Answer, Pending, Writer, WriteRequest
+from latewood.replica.writing import Writer, WriteRequest
 from latewood.testing import MemFS
 from tests.replica.node import Node
 
@@ -18,10 +20,12 @@ class Desk:
 
     def __init__(self) -> None:
         self.node = Node(MemFS())
-        self.proposed: list[tuple[bytes, Pending]] = []
-        self.writer = Writer(
-            self.node.machine, self.node.clock, lambda data, pending: self.proposed.append((data, pending)), 1 << 30
-        )
+        self.proposed: list[tuple[bytes, Proposed]] = []
+        self.writer = Writer(self.node.machine, self.node.clock, self._propose, 1 << 30)
+
+    def _propose(self, data: bytes, proposed: Proposed, commands: int) -> None:
+        assert len(decode_commands(data)) == commands
+        self.proposed.append((data, proposed))
 
     def settle(self, place: int, index: int, *, routed: bool = True) -> None:
         self.writer.settle([(self.proposed[place][1], index)])

@@ -283,6 +283,11 @@ def decode_commands(data: bytes, path: Path = Path("entry"), offset: int = 0) ->
     return list(map(_command, commands))
 
 
+def command_bytes(data: bytes, start: int) -> int:
+    """Return how many bytes the command that begins at `start` takes."""
+    return int.from_bytes(data[start + 32 : start + COMMAND_SIZE], "little")
+
+
 def tears_down(data: bytes) -> bool:
     """Say whether an entry's data are a command that tears a partition down: a look, where all are looked at."""
     return len(data) >= COMMAND_SIZE and data[1] == Action.TEAR_DOWN

@@ -21,18 +21,19 @@ class Door:
     def __init__(self, slow: Slow) -> None:
         """`slow(payload, ext_id, timestamp_ns, durable)` is called for what the appender cannot do."""
         self._appender: Appender | None = None
+        self._has_time = True
         self._slow = slow
 
-    def set(self, appender: Appender | None) -> None:
-        """Send appends to `appender`, or, without one, all of them to `slow`."""
-        self._appender = appender
+    def set(self, appender: Appender | None, *, has_time: bool = True) -> None:
+        """Send appends to `appender`, or, without one, all to `slow`; without `has_time`, only those with a time."""
+        self._appender, self._has_time = appender, has_time
 
     def append(
         self, payload: "ReadableBuffer", *, ext_id: int = 0, timestamp_ns: int | None = None, durable: bool = False
     ) -> int:
         """Append one record and return its sequence."""
         appender = self._appender
-        if appender is not None and not durable:
+        if appender is not None and not durable and (self._has_time or timestamp_ns is not None):
             with suppress(OverflowError):  # `slow` says better what is wrong.
                 sequence = appender.append(payload, ext_id, timestamp_ns)
                 if sequence >= 0:

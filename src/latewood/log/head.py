@@ -5,10 +5,11 @@ docs/crash-safety.md, "cleanup".
 """
 
 # ruff: noqa: SLF001 - the same layer: this is what `Log` would have, were it not for the queue that inherits it
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from latewood.kernel import Door
 from latewood.log.layout import segment_id_of
 from latewood.log.log import Log
 from latewood.segment import read_footer
@@ -68,9 +69,9 @@ def sweep_head(log: Log) -> None:
         log._writer.remove_files(left)
 
 
-def quick_append(log: Log) -> Callable[[bytes, int, int | None], int]:
-    """Return what appends a record, with its ext_id and its time, if that takes no waiting, and else returns -1."""
-    return log._writer.try_append
+def door_of(log: Log) -> Door:
+    """Return what leads to the open segment, from roll to roll."""
+    return log._writer.door
 
 
 def room_bytes(log: Log) -> int:

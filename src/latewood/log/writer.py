@@ -65,8 +65,6 @@ class Writer:
         self._closed: ClosedError | None = None
         self._has_no_policy = False
         """Whether single appends may go straight to the appender."""
-        self._is_plain = False
-        """The same, if it is to tell the time."""
         self._system_clock = isinstance(self._clock, SystemClock)
         self._timing = Timing(options, self._clock)
         self.coordinator_watermark = 0
@@ -92,7 +90,7 @@ class Writer:
 
     def try_append(self, payload: bytes, ext_id: int, timestamp_ns: int | None) -> int:
         """Append one record if that takes no waiting; else return -1."""
-        is_plain = self._is_plain if timestamp_ns is None else self._has_no_policy
+        is_plain = self._has_no_policy and (self._system_clock or timestamp_ns is not None)
         return self.segment.appender.append(payload, ext_id, timestamp_ns) if is_plain else -1
 
     def _append_slowly(self, payload: bytes, ext_id: int, timestamp_ns: int | None, durable: bool) -> int:  # noqa: FBT001 - the kernel calls it
@@ -330,8 +328,7 @@ class Writer:
         options = self._options
         no_policy = not options.flush_every_append and options.segment_age_max_ms is None
         self._has_no_policy = no_policy and options.flush_bytes is None and options.flush_ms is None
-        self._is_plain = self._has_no_policy and self._system_clock
-        self.door.set(segment.appender if self._is_plain else None)
+        self.door.set(segment.appender if self._has_no_policy else None, has_time=self._system_clock)
 
     def _store_manifest(
         self, entries: EntryTable, active: ActiveSegment | None = None, next_sequence: int | None = None
@@ -470,7 +467,7 @@ class Writer:
             self._prepared.close()
             self._prepared = None
         self.door.set(None)
-        self._has_no_policy = self._is_plain = False
+        self._has_no_policy = False
         self.segment.close()
         self.durability.close()
 
@@ -482,7 +479,7 @@ class Writer:
         self._closed = reason
         self._lock = Exclusion()
         self.door.set(None)
-        self._has_no_policy = self._is_plain = False
+        self._has_no_policy = False
         self._housekeeper = None
 
     def _check_open(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import CorruptError, NotFoundError, UnavailableError, UsageError
@@ -26,6 +26,9 @@ from latewood.replica.machine import PartitionEntry, PartitionStateMachine
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.pieces import PieceFeed
 from latewood.replica.schedule import ApplySchedule, RetryPolicy, Task
+
+if TYPE_CHECKING:
+    from latewood.kernel import Door
 
 _IDLE_S: Final = 1.0
 """A worker looks for itself after this, whatever it was told."""
@@ -83,6 +86,8 @@ class Applier:
         self._partitions: dict[int, _Worked] = {}
         self.logs: dict[int, PartitionLogStore] = {}
         """The partitions whose log is their state: their machines are never called.  Its owner's alone."""
+        self.doors: dict[int, tuple[int, Door]] = {}
+        """Of the same: since which entry they are, and what records go through that wait for nothing."""
         self._events: deque[Progress | Alert] = deque()
         self.damage: CorruptError | None = None
         """What was read of a partition's log and is damaged: the node must stop."""
@@ -100,6 +105,7 @@ class Applier:
             self._lock.notify()
         if machine.log_is_state:
             self.logs[log.partition_id] = log
+            self.doors[log.partition_id] = log.born, log.door
 
     def offer(self, partition_id: int, entries: Sequence[PartitionEntry], *, keep: bool = True) -> None:
         """Hand on entries that the partition's log holds by now; with `keep` they stay in memory until applied.
@@ -205,6 +211,7 @@ class Applier:
             del self._partitions[partition_id]
             worked.is_left = not is_still
         self.logs.pop(partition_id, None)
+        self.doors.pop(partition_id, None)
         if worked.is_left:
             _logger.error("partition %d is torn down, and its machine hangs: it is left to itself", partition_id)
             if self._threads:

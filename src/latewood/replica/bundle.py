@@ -17,17 +17,21 @@ ENTRY_COMMANDS_MAX: Final = 256
 """Bounds how long one entry takes to route, if each of them is for a partition that has to be made."""
 
 
-def bundles(commands: Sequence[bytes]) -> list[range]:
-    """Return which of the commands, in order, share an entry; one that tears a partition down is alone."""
+def bundles(proposals: Sequence[bytes], counts: Sequence[int]) -> list[range]:
+    """Return which of the proposals, in order, share an entry; one that tears a partition down is alone.
+
+    `counts` says how many commands each of them is.
+    """
     found: list[range] = []
-    start, size = 0, 0
-    for at, command in enumerate(commands):
-        alone = tears_down(command)
-        is_full = size + len(command) > ENTRY_BYTES_MAX or at - start >= ENTRY_COMMANDS_MAX
+    start, size, commands = 0, 0, 0
+    for at, (proposal, count) in enumerate(zip(proposals, counts, strict=True)):
+        alone = tears_down(proposal)
+        is_full = size + len(proposal) > ENTRY_BYTES_MAX or commands + count > ENTRY_COMMANDS_MAX
         if at > start and (alone or is_full):
             found.append(range(start, at))
-            start, size = at, 0
-        size += ENTRY_BYTES_MAX if alone else len(command)
-    if start < len(commands):
-        found.append(range(start, len(commands)))
+            start, size, commands = at, 0, 0
+        size += ENTRY_BYTES_MAX if alone else len(proposal)
+        commands += count
+    if start < len(proposals):
+        found.append(range(start, len(proposals)))
     return found

@@ -23,15 +23,18 @@ from latewood.replica.apply import Alert, Progress
 from latewood.replica.barrier import Barriers
 from latewood.replica.driver import EngineLoop
 from latewood.replica.engine import Entry, Message, ReadState, Role, Snapshot
+from latewood.replica.grouping import GroupReplies
 from latewood.replica.guard import GuardedStore
+from latewood.replica.pending import Answering, Proposed
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.replica.read_points import ReadPoints
 from latewood.replica.recovery import RecoveredNode, close_node, following_indices
 from latewood.replica.replies import NotLeader, Refused
-from latewood.replica.routing import Committed, committed
+from latewood.replica.requests import PartitionAppend
+from latewood.replica.routing import Committed
 from latewood.replica.slow import births, slow_count
 from latewood.replica.surroundings import Surroundings
-from latewood.replica.writing import Answering, Pending, Writer, WriteRequest
+from latewood.replica.writing import Writer, WriteRequest
 
 _FULL_RETRY_S: Final = 1.0
 """With a full disk, committed entries are tried again so often."""
@@ -59,7 +62,7 @@ class Core:
         self.guard = GuardedStore(node.store, lambda: loop.call_soon_threadsafe(around.on_installed))
         recovered = node.store.recover(node.applied)
         self.engine = RaftRsEngine(node_id, recovered, options)
-        self.raft: EngineLoop[Pending] = EngineLoop(self.engine, self.guard, recovered, self)
+        self.raft: EngineLoop[Proposed] = EngineLoop(self.engine, self.guard, recovered, self)
         self.writer = Writer(self.machine, clock, self.raft.propose, payload_bytes_max)
         self.barriers = Barriers(self.parts.watermarks.applied_through, clock, routed=self.parts.watermarks.routed)
         self.parent_bytes = 0
@@ -113,14 +116,26 @@ class Core:
         self.raft.tick()
         self._look_at_role()
 
-    def append(self, request: WriteRequest, answering: Answering) -> None:
-        """Append records to a partition; `answering` hears of the end, now or later."""
+    def append(self, request: WriteRequest, answering: Answering, *, ours: bool = False) -> None:
+        """Append records to a partition, which may be one of `ours`; `answering` hears of the end, now or later."""
         if not self.is_leading:
             answering(self.not_leader())
         elif self.is_lent:
-            self._requests.append(lambda: self.append(request, answering))
-        else:
+            self._requests.append(lambda: self.append(request, answering, ours=ours))
+        elif ours:
             self.writer.append(request, answering)
+        else:
+            self.writer.append_named(request, answering)
+
+    def append_group(self, client_id: bytes, appends: Sequence[PartitionAppend], replies: GroupReplies) -> None:
+        """Append records to several partitions; `replies` hear of each end, now or later."""
+        if not self.is_leading:
+            for place in range(len(appends)):
+                replies.answer(place, self.not_leader())
+        elif self.is_lent:
+            self._requests.append(lambda: self.append_group(client_id, appends, replies))
+        else:
+            self.writer.append_group(client_id, appends, replies)
 
     def tear_down(self, partition: int, answering: Answering) -> None:
         """Remove a partition."""
@@ -235,7 +250,7 @@ class Core:
     def hand_on(self, entries: Sequence[Entry]) -> None:
         """Take committed entries to their partitions, or have them wait."""
         self.parent_bytes += sum(len(entry.data) for entry in entries)
-        self._handed.append(committed(entries))
+        self._handed.append([Committed(entry) for entry in entries])
         if not self._is_lent:
             self._route()
 
@@ -243,13 +258,13 @@ class Core:
         """Take the answers to `read_index`."""
         self._reads.answered(reads)
 
-    def on_settled(self, done: list[tuple[Pending, int]], lost: list[Pending]) -> None:
+    def on_settled(self, done: list[tuple[Proposed, int]], lost: list[Proposed]) -> None:
         """Answer requests."""
         self.writer.settle(done)
         if lost:
             self._when_ours(lambda: self.writer.lose(lost))
 
-    def on_refused(self, tokens: list[Pending]) -> None:
+    def on_refused(self, tokens: list[Proposed]) -> None:
         """Refuse requests that the engine did not take."""
         if self.raft.driver.role == Role.LEADER:
             reason = "too much waits for a majority, or the leader hands over; try again"

@@ -13,6 +13,7 @@ Invariants: the stretches of a backlog are neighbours; the sums over all partiti
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple
 
 from latewood.errors import Overloaded
@@ -144,6 +145,9 @@ class _Stretch(NamedTuple):
         return _Stretch(first, last, share, self.since_ns)
 
 
+_stretch: Final = partial(tuple.__new__, _Stretch)  # a third of the price of its own constructor
+
+
 @dataclass(slots=True)
 class _Backlog:
     stretches: deque[_Stretch] = field(default_factory=deque)
@@ -157,11 +161,6 @@ class _Backlog:
     applied: int = 0
     is_throttled: bool = False
     is_frozen: bool = False
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is in hand, and nothing is to be refused."""
-        return not (self.stretches or self.is_frozen or self.is_throttled) and self.next_life is None
 
     @property
     def load(self) -> Load:
@@ -179,10 +178,11 @@ class Dispatcher:
         self._signals = signals
         self._partitions: dict[int, _Backlog] = {}
         self._ops = self._bytes = 0
-        # Within these a partition that has nothing in hand takes whatever comes, without a further look.
+        # Within these nothing has to be asked for all partitions together.
         looks = self._whole.age_max_ms is not None or signals is not None
         self._ops_bound = -1 if looks else _bound(self._whole.ops_max)
         self._bytes_bound = _bound(self._whole.bytes_max)
+        self._age_bound_ns = _bound(self._limits.age_max_ms) * _MS
 
     # -- before Raft --------------------------------------------------------------------------------------
 
@@ -192,15 +192,41 @@ class Dispatcher:
         Raises:
             Overloaded: a limit would be passed; nothing was reserved.
         """
-        backlog = self._partitions.get(partition_id)
-        is_roomy = self._ops + ops <= self._ops_bound and self._bytes + size <= self._bytes_bound
-        if backlog is None or not (is_roomy and backlog.is_idle):
-            backlog = backlog or _Backlog()
+        first = self.reserve(partition_id, ops, size, now_ns)
+        if not first:
+            backlog = self._partitions.get(partition_id) or _Backlog()
             self._check(partition_id, backlog, Load(ops, size), now_ns)
             self._partitions[partition_id] = backlog
-        first = backlog.next_index
-        self._add(backlog, _Stretch(first, first + ops - 1, size, now_ns))
+            first = backlog.next_index
+            self._add(backlog, _Stretch(first, first + ops - 1, size, now_ns))
         return range(first, first + ops)
+
+    def reserve(self, partition_id: int, ops: int, size: int, now_ns: int) -> int:
+        """Do what `admit` does where nothing speaks against it, and return the first index; else 0, and ask `admit`."""
+        backlog = self._partitions.get(partition_id)
+        if (
+            backlog is None
+            or self._ops + ops > self._ops_bound
+            or self._bytes + size > self._bytes_bound
+            or backlog.is_throttled
+            or backlog.is_frozen
+            or backlog.next_life is not None
+        ):
+            return 0
+        stretches, first = backlog.stretches, backlog.next_index
+        if stretches and (
+            backlog.ops + ops > _bound(self._limits.ops_max)
+            or backlog.bytes + size > _bound(self._limits.bytes_max)
+            or now_ns - stretches[0][3] > self._age_bound_ns
+        ):
+            return 0
+        stretches.append(_stretch((first, first + ops - 1, size, now_ns)))
+        backlog.next_index = first + ops
+        backlog.ops += ops
+        backlog.bytes += size
+        self._ops += ops
+        self._bytes += size
+        return first
 
     def withdraw(self, partition_id: int, index: int) -> None:
         """Give indices from `index` on back: what they were reserved for never reached Raft."""
@@ -270,11 +296,16 @@ class Dispatcher:
     def record_logged(self, placed: Iterable[Placed]) -> None:
         """Note what partitions got whose log is their state, in order: it is committed, and applied."""
         partitions = self._partitions
-        for partition_id, _, last, _ in placed:
+        for partition_id, first, last, _ in placed:
             backlog = partitions.get(partition_id)
-            if backlog is None or backlog.stretches or last < backlog.committed:
+            if backlog is None or last < backlog.committed:
                 self.record_applied(partition_id, last)
                 continue
+            if backlog.stretches:
+                if backlog.stretches[0][:2] != (first, last):
+                    self.record_applied(partition_id, last)
+                    continue
+                self._drop(backlog, backlog.stretches.popleft())
             backlog.applied = backlog.committed = last
             backlog.is_throttled = False
             if last >= backlog.next_index:

@@ -275,6 +275,7 @@ class EngineLoop(Generic[_Token]):
         self._actions: list[Callable[[], None]] = []
         self._is_writing = self._is_woken = False
         self._data: list[bytes] = []
+        self._counts: list[int] = []
         self._tokens: list[_Token] = []
         self._received: dict[int, list[bytes]] = {}
         self.failure: BaseException | None = None
@@ -288,9 +289,10 @@ class EngineLoop(Generic[_Token]):
         self._received.setdefault(sender, []).extend(messages)
         self.wake()
 
-    def propose(self, data: bytes, token: _Token) -> None:
-        """Propose a command, with the next turn; the host hears of its end by `token`."""
+    def propose(self, data: bytes, token: _Token, commands: int = 1) -> None:
+        """Propose one or more commands, for one entry, with the next turn; the host hears of their end by `token`."""
         self._data.append(data)
+        self._counts.append(commands)
         self._tokens.append(token)
         self.wake()
 
@@ -357,9 +359,9 @@ class EngineLoop(Generic[_Token]):
             except UsageError as error:  # Its sender is at fault, not this engine; Raft repeats what counts.
                 _logger.warning("messages of node %d are dropped: %s", sender, error)
         if self._data:
-            data, tokens = self._data, self._tokens
-            self._data, self._tokens = [], []
-            shared = bundles(data)
+            data, counts, tokens = self._data, self._counts, self._tokens
+            self._data, self._counts, self._tokens = [], [], []
+            shared = bundles(data, counts)
             if index := self.engine.propose([b"".join(data[one.start : one.stop]) for one in shared]):
                 waiting = [tokens[one.start : one.stop] for one in shared]
                 if lost := self.proposals.add(index, self.driver.term, waiting):

@@ -8,7 +8,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import msgspec
+
 from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
+
+Answer: TypeAlias = list[int] | NotLeader | Refused
+"""The indices of a request's records, or why there are none."""
 
 AppendAnswer: TypeAlias = Appended | NotLeader | Refused
 
@@ -16,20 +21,42 @@ AppendAnswer: TypeAlias = Appended | NotLeader | Refused
 class GroupReplies:
     """The replies to one `AppendGroup`."""
 
-    def __init__(self, number: int, send: Callable[[AppendedGroup], None]) -> None:
-        self._number, self._send = number, send
+    def __init__(self, number: int, send: Callable[[AppendedGroup], None], refused: Callable[[], None]) -> None:
+        """`refused` hears of each request that is."""
+        self._number, self._send, self._refused = number, send, refused
         self._loop = asyncio.get_running_loop()
         self._answers: list[AppendAnswer] = []
+        self._places: list[int] = []
+        self._sequences: list[int] = []
 
-    def add(self, answer: AppendAnswer) -> None:
-        """Send an answer, whose id is its place in the group, at the end of this turn."""
-        if not self._answers:
+    def answer(self, place: int, answer: Answer) -> None:
+        """Send the answer to the request at a place in the group, at the end of this turn."""
+        if isinstance(answer, Refused):
+            self._refused()
+        self._want()
+        self._answers.append(reply_to(place, answer))
+
+    def add_plain(self, places: Sequence[int], sequences: Sequence[int]) -> None:
+        """Send the answers to requests whose records are neighbours, from these sequences on, in the same way."""
+        self._want()
+        self._places += places
+        self._sequences += sequences
+
+    def _want(self) -> None:
+        if not self._answers and not self._places:
             self._loop.call_soon(self._flush)
-        self._answers.append(answer)
 
     def _flush(self) -> None:
-        answers, self._answers = self._answers, []
-        self._send(AppendedGroup(self._number, answers))
+        reply = AppendedGroup(self._number, self._answers, self._places, self._sequences)
+        self._answers, self._places, self._sequences = [], [], []
+        self._send(reply)
+
+
+def reply_to(number: int, answer: Answer) -> AppendAnswer:
+    """Return what is said to the request of that number."""
+    if isinstance(answer, list):
+        return Appended(number, sequence_runs(answer))
+    return msgspec.structs.replace(answer, id=number)
 
 
 def sequence_runs(indices: Sequence[int]) -> list[tuple[int, int]]:

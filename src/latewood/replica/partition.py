@@ -19,7 +19,7 @@ from latewood.clock import Clock
 from latewood.errors import CorruptError, DataLost, Diverged
 from latewood.fs import FileSystem
 from latewood.log import Log, LogOptions
-from latewood.log.head import SealedPart, quick_append, retire_before, room_bytes, sealed_parts, sweep_head
+from latewood.log.head import SealedPart, door_of, retire_before, room_bytes, sealed_parts, sweep_head
 from latewood.replica.machine import PartitionEntry
 
 _READ_BYTES: Final = 1 << 20
@@ -33,11 +33,13 @@ class PartitionLogStore:
     def __init__(self, log: Log, partition_id: int, born: int) -> None:
         """Hold the parts; `PartitionLogStore.open` is what opens one."""
         self._log = log
-        self._append = quick_append(log)
+        self.door = door_of(log)
+        """What single records go through that wait for nothing."""
         self.partition_id, self.born = partition_id, born
         """`born` is the Raft index of its first write: what came before was for one of the same id, torn down since."""
         self._room = 0
-        """Bytes that its log takes at least before it rolls."""
+        """Bytes that its log takes at least before it rolls, less what it was asked to take since `_asked_at`."""
+        self._asked_at = -1
 
     @classmethod
     def open(
@@ -89,9 +91,9 @@ class PartitionLogStore:
 
         All that was asked for before is placed by now, or never will be.
         """
+        if self._asked_at != self._log.next_sequence:
+            self._asked_at, self._room = self._log.next_sequence, room_bytes(self._log)
         self._room -= size
-        if self._room < 0:
-            self._room = room_bytes(self._log) - size
         return self._room >= 0
 
     def last(self) -> PartitionEntry | None:
@@ -122,9 +124,6 @@ class PartitionLogStore:
         """
         if first != self._log.next_sequence + 1:
             return False
-        if len(payloads) == 1 and self._append(payloads[0], global_index, timestamp_ns) >= 0:
-            self._room = 0  # Whoever asks for room looks again.
-            return True
         size = sum(map(len, payloads)) + RECORD_HEAD_BYTES * len(payloads)
         return self.takes(size) and self.place_run(first, global_index, timestamp_ns, payloads)
 

@@ -6,11 +6,10 @@ Turns the core's plain tuples into our values, and its errors into ours.  Decide
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from latewood.errors import NotFoundError, Poisoned, UsageError
+from latewood.errors import Poisoned, UsageError
 from latewood.limits import MiB
 from latewood.replica.engine import (
     ConfState,
@@ -25,6 +24,7 @@ from latewood.replica.engine import (
     Snapshot,
     Status,
 )
+from latewood.replica.native import native
 
 if TYPE_CHECKING:
     from latewood._native import _ConfValue, _RaftCore
@@ -80,7 +80,8 @@ class RaftRsEngine:
         """
         self.node = node
         with _OUR_ERRORS:
-            self._core = _core_class()(node, options or RaftOptions(), recovered)
+            core: _RaftCore = native("_RaftCore")(node, options or RaftOptions(), recovered)
+            self._core = core
 
     def tick(self) -> None:
         """Let one unit of time pass."""
@@ -202,14 +203,6 @@ class RaftRsEngine:
             (counts, place, memory), progress = self._core.status()
         last, first, role, leader, conf = place
         return Status(*counts, last, first, role, leader, _conf(conf), *memory, [Progress(*one) for one in progress])
-
-
-def _core_class() -> "type[_RaftCore]":
-    try:
-        core: type[_RaftCore] = vars(import_module("latewood._native"))["_RaftCore"]
-    except (ImportError, KeyError) as error:
-        raise NotFoundError("replication needs the native module, which is not built here") from error
-    return core
 
 
 def _conf(value: "_ConfValue") -> ConfState:

@@ -18,7 +18,6 @@ from typing import Final, NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import Diverged, NotFoundError, UnavailableError
-from latewood.format.entry import tears_down
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
@@ -30,7 +29,7 @@ from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
 from latewood.replica.machine import MachineFactory, PartitionEntry, runs_of
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
-from latewood.replica.routing import Parts, SegmentedStateMachine, commands_of, committed
+from latewood.replica.routing import Committed, Parts, SegmentedStateMachine, commands_of
 from latewood.replica.snapshot import PartitionState, SnapshotReader, snapshots
 from latewood.replica.watermarks import PartitionProgress, Watermarks
 
@@ -358,7 +357,7 @@ def _check_base(store: SegmentedLogStore, site: NodeSite) -> None:
 def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:
     """Return the partitions that a committed entry behind the base tears down, and the last such entry of each."""
     entries = _entries(store, store.first_index, commit + 1)
-    ends = (one for one in committed(entry for entry in entries if tears_down(entry.data)) if one.tears_down)
+    ends = [one for one in map(Committed, entries) if one.tears_down]
     return {one.commands[0].partition_id: one.index for one in ends}
 
 
@@ -367,7 +366,7 @@ def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: in
     low = store.first_index
     while low <= commit:
         entries = store.read(low, commit + 1, _REPLAY_BYTES)
-        machine.route(committed(entries), store.durable_index, ended)
+        machine.route(map(Committed, entries), store.durable_index, ended)
         low = entries[-1].index + 1
 
 

@@ -168,6 +168,10 @@ class AppendedGroup(WireMessage, frozen=True, tag=74):
 
     id: int
     answers: list[Appended | NotLeader | Refused]
+    places: list[int]
+    """Of requests that were carried out and whose records are neighbours: mostly, and there is no more to say."""
+    sequences: list[int]
+    """The first of each of those."""
 
 
 class Readers(WireMessage, frozen=True, tag=75):

@@ -12,6 +12,8 @@ REQUEST_WINDOW: Final = 1_024
 """A client never has two requests to a partition in flight whose numbers are so far apart: answers that are older than
 this are forgotten, and so is what would recognize a repetition."""
 CLIENT_ID_BYTES: Final = 16
+REQUEST_MAX: Final = (1 << 64) - 1
+"""The highest number of a request."""
 PARTITION_MAX: Final = (1 << 63) - 1
 """The highest partition of a user; those above are the cluster's own."""
 

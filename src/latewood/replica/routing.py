@@ -12,13 +12,14 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from latewood.clock import Clock
-from latewood.format.entry import Action, Command, decode_commands
+from latewood.format.entry import VERSION, Action, Command, command_bytes, decode_commands, tears_down
 from latewood.replica.acks import AckTracker
 from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Alert, Applier, Progress
 from latewood.replica.dispatch import Dispatcher, Load
 from latewood.replica.engine import Entry, EntryKind
 from latewood.replica.machine import MachineFactory, PartitionEntry, Placed, Run
+from latewood.replica.native import native
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
 from latewood.replica.watermarks import Watermarks
@@ -40,16 +41,32 @@ _Write: TypeAlias = tuple[int, Command]
 """A command and the global index of its entry."""
 
 
-class Committed(NamedTuple):
-    """A committed entry of the parent log, decoded."""
+class Committed:
+    """A committed entry of the parent log; decoded when somebody looks, for mostly nobody does."""
 
-    index: int  # type: ignore[assignment] # the word for it; nobody looks for a value in an entry
-    commands: list[Command]
+    __slots__ = ("_commands", "data", "index")
+
+    def __init__(self, entry: Entry) -> None:
+        self.index = entry.index
+        self.data = entry.data if entry.kind == EntryKind.NORMAL else b""
+        """Its commands' bytes; none if it is Raft's own."""
+        self._commands: list[Command] | None = None
+
+    @property
+    def commands(self) -> list[Command]:
+        """What it asks for.
+
+        Raises:
+            CorruptError, UnsupportedVersion: as `commands_of`.
+        """
+        if self._commands is None:
+            self._commands = decode_commands(self.data, offset=self.index)
+        return self._commands
 
     @property
     def tears_down(self) -> bool:
         """Whether it removes a partition; then that is all it does."""
-        return bool(self.commands) and self.commands[0].action == Action.TEAR_DOWN
+        return tears_down(self.data)
 
 
 def commands_of(entry: Entry) -> list[Command]:
@@ -62,28 +79,20 @@ def commands_of(entry: Entry) -> list[Command]:
     return decode_commands(entry.data, offset=entry.index) if entry.kind == EntryKind.NORMAL else []
 
 
-def committed(entries: Iterable[Entry]) -> list[Committed]:
-    """Return committed entries, decoded: for `SegmentedStateMachine.route`.
-
-    Raises:
-        CorruptError, UnsupportedVersion: as `commands_of`.
-    """
-    return [Committed(entry.index, commands_of(entry)) for entry in entries]
-
-
 class SegmentedStateMachine:
     """The partitions of one node, behind one parent log.  Owned by one thread."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.answers = AnswerBook()
+        self._place_commands = native("_place_commands")
         self._moved: set[int] = set()
         """Partitions whose log is their state, and which have got something: no worker will tell."""
 
     def commit(self, entries: Iterable[Entry], parent_durable: int) -> None:
         """Take committed entries on: as `route`, which says what happens, and `route_quickly` as far as that goes."""
         routed = self.parts.watermarks.routed
-        fresh = [entry for entry in committed(entries) if entry.index > routed]
+        fresh = [Committed(entry) for entry in entries if entry.index > routed]
         self.route(fresh[self.route_quickly(fresh, parent_durable) :], parent_durable)
 
     def route(
@@ -138,7 +147,8 @@ class SegmentedStateMachine:
             watermarks.record_logged(placed)
             self.parts.acks.landed_late(placed)
             self.parts.dispatcher.record_logged(placed)
-            self.answers.note([(entry.index, command) for entry in entries[:count] for command in entry.commands])
+            for entry in entries[:count]:
+                self.answers.note_entry(entry.index, entry.data)
             self._moved.update([run[0] for run in placed])
         if count:
             watermarks.record_passed(entries[count - 1].index)
@@ -205,13 +215,21 @@ class SegmentedStateMachine:
 
     def _place_quickly(self, entry: Committed, placed: list[Placed]) -> bool:
         """Write an entry's records if that waits for nothing, and add what was written; say whether all of it was."""
-        index, commands = entry
-        logs = self.parts.applier.logs
-        for partition_id, first, payloads, timestamp_ns, _, _ in commands:
-            log = logs.get(partition_id)
-            if log is None or index < log.born or not log.place_quickly(first, index, timestamp_ns, payloads):
+        data, doors, before, at = entry.data, self.parts.applier.doors, len(placed), 0
+        while (at := self._place_commands(data, at, VERSION, entry.index, doors, placed)) < len(data):
+            command = entry.commands[len(placed) - before]
+            if not self._place_with_room(entry.index, command, placed):
                 return False
-            placed.append((partition_id, first, first + len(payloads) - 1, index))
+            at += command_bytes(data, at)
+        return True
+
+    def _place_with_room(self, index: int, command: Command, placed: list[Placed]) -> bool:
+        """Write a command for which a log has to reach further into its segment; not if it has to roll."""
+        partition_id, first, payloads, timestamp_ns, _, action = command
+        log = self.parts.applier.logs.get(partition_id) if action == Action.WRITE and payloads else None
+        if log is None or index < log.born or not log.place_quickly(first, index, timestamp_ns, payloads):
+            return False
+        placed.append((partition_id, first, command.last_index, index))
         return True
 
     def _take_on(self, writes: Sequence[_Write], passed: int) -> None:

@@ -38,12 +38,11 @@ from latewood.replica.directory import (
     encode_change,
 )
 from latewood.replica.figures import directory_of, first_sequence, partition_infos, status_of
-from latewood.replica.grouping import AppendAnswer, GroupReplies, sequence_runs
+from latewood.replica.grouping import Answer, GroupReplies, reply_to
 from latewood.replica.membership import change_members, transfer_leader
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.recovery import NodeLayout
 from latewood.replica.replies import (
-    Appended,
     Code,
     Cursor,
     Done,
@@ -77,7 +76,7 @@ from latewood.replica.requests import (
 )
 from latewood.replica.transfer import chunks_from, records_from
 from latewood.replica.wire import Reply, Request
-from latewood.replica.writing import Answer, Answering, WriteRequest, overloaded
+from latewood.replica.writing import WriteRequest, overloaded
 
 _READ_POINT_S: Final = 5.0
 _READ_RECORDS_MAX: Final = 65_536
@@ -142,11 +141,11 @@ class Service:
             reason = "the node is opening its storage; try again, or ask another"
             connection.send(Refused(request.id, "unavailable", reason, retryable=True))
         elif isinstance(request, Append):
-            answer = partial(self._answered, connection.send, request.id)
             write = WriteRequest(request.partition, request.client_id, request.request_id, request.payloads)
-            self._append(core, write, answer)
+            core.append(write, partial(self._answered, connection, request.id))
         elif isinstance(request, AppendGroup):
-            self._append_group(core, connection, request)
+            replies = GroupReplies(request.id, connection.send, self._refused)
+            core.append_group(request.client_id, request.appends, replies)
         else:
             task = asyncio.get_running_loop().create_task(self._answer(core, connection, request))
             self._tasks.add(task)
@@ -166,7 +165,7 @@ class Service:
         request = WriteRequest(
             DIRECTORY_PARTITION, self._client_id, self._request_id, [encode_change(one) for one in changes]
         )
-        core.append(request, lambda answer: None if done.done() else done.set_result(answer))
+        core.append(request, lambda answer: None if done.done() else done.set_result(answer), ours=True)
         answer = await done
         if isinstance(answer, list):
             await core.ours()
@@ -183,25 +182,13 @@ class Service:
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def _append(self, core: Core, write: WriteRequest, answering: Answering) -> None:
-        if 0 <= write.partition <= PARTITION_MAX:
-            core.append(write, answering)
-        else:
-            reason = f"partitions have numbers from 0 to {PARTITION_MAX}, not {write.partition}"
-            answering(Refused(0, "usage", reason, retryable=False, partition=write.partition))
+    def _answered(self, connection: Connection, number: int, answer: Answer) -> None:
+        if isinstance(answer, Refused):
+            self._refused()
+        connection.send(reply_to(number, answer))
 
-    def _append_group(self, core: Core, connection: Connection, request: AppendGroup) -> None:
-        replies = GroupReplies(request.id, connection.send)
-        for place, part in enumerate(request.appends):
-            write = WriteRequest(part.partition, request.client_id, part.request_id, part.payloads)
-            self._append(core, write, partial(self._answered, replies.add, place))
-
-    def _answered(self, send: Callable[[AppendAnswer], None], number: int, answer: Answer) -> None:
-        if isinstance(answer, list):
-            send(Appended(number, sequence_runs(answer)))
-        else:
-            self.refused_count += isinstance(answer, Refused)
-            send(msgspec.structs.replace(answer, id=number))
+    def _refused(self) -> None:
+        self.refused_count += 1
 
     async def _tear_down(self, core: Core, _: Connection, request: TearDown) -> Reply:
         if not 0 <= request.partition <= PARTITION_MAX:

@@ -431,7 +431,7 @@ def _write_snapshot(machine: SegmentedStateMachine, writer: SnapshotWriter, conf
             is_log = parts.applier.machine(partition.partition_id).log_is_state
             with parts.applier.snapshot(partition.partition_id) as pieces:
                 at = (partition.partition_id, partition.born, progress.applied_index, progress.applied_global)
-                answers = machine.answers[partition.partition_id].encode()
+                answers = machine.answers.encode(partition.partition_id)
                 writer.partition(PartitionState(*at, is_log, 0), pieces, answers)
     except BaseException:
         writer.abandon()

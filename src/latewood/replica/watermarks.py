@@ -70,6 +70,8 @@ class Watermarks:
         self.snapshot_global = base_global
         """A snapshot of the whole stands here."""
         self._tracked: dict[int, _Tracked] = {}
+        self._pending: set[int] = set()
+        """Partitions with something that is routed and not wholly applied."""
         self._late: list[Placed] = []
         """Written down, and not in `_tracked` yet."""
 
@@ -100,11 +102,14 @@ class Watermarks:
 
     def open(self, partition_id: int, progress: PartitionProgress, pending: Iterable[Run] = ()) -> None:
         """Begin with a partition where recovery found it; `pending` is what it holds and has not applied."""
-        self._partitions[partition_id] = _Tracked(progress, deque(pending))
+        tracked = self._partitions[partition_id] = _Tracked(progress, deque(pending))
+        if tracked.pending:
+            self._pending.add(partition_id)
 
     def forget(self, partition_id: int) -> None:
         """Forget a partition that was torn down."""
         self._partitions.pop(partition_id, None)
+        self._pending.discard(partition_id)
 
     def record_parent_durable(self, index: int) -> None:
         """Note how far the parent log is durable.  It falls only when a conflicting end is overwritten."""
@@ -138,6 +143,7 @@ class Watermarks:
             progress.applied_index, progress.applied_global = highest, global_index
         else:
             tracked.pending.extend(fresh)
+            self._pending.add(partition_id)
         progress.check()
         if tracked.unflushed_global is None:
             tracked.unflushed_global = fresh[0].global_index
@@ -178,6 +184,8 @@ class Watermarks:
             passed = pending.popleft().global_index
             if not pending or pending[0].global_index != passed:  # Else a part of that entry is to come.
                 progress.applied_global = passed
+        if not pending:
+            self._pending.discard(partition_id)
         progress.applied_index = max(progress.applied_index, index)
         progress.check()
 
@@ -201,7 +209,7 @@ class Watermarks:
 
     def applied_floor(self) -> int:
         """Return the global index up to which all partitions have applied everything."""
-        oldest = [tracked.pending[0].global_index - 1 for tracked in self._tracked.values() if tracked.pending]
+        oldest = [self._tracked[partition_id].pending[0].global_index - 1 for partition_id in self._pending]
         return min([self.routed, *oldest])
 
     def flushed_floor(self) -> int:

@@ -7,26 +7,21 @@ are reserved before Raft sees them.  Owned by the event loop's thread, and by it
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from functools import partial
+from typing import NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import Overloaded
-from latewood.format.entry import Action, Command, encode_command
-from latewood.replica.answers import CLIENTS_MAX, Answers, request_name
-from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_RECORDS_MAX
+from latewood.format.entry import VERSION, Action, Command, encode_command
+from latewood.replica.answers import CLIENTS_MAX, request_name
+from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_RECORDS_MAX
 from latewood.replica.dispatch import chunks
+from latewood.replica.grouping import GroupReplies
+from latewood.replica.native import native
+from latewood.replica.pending import Answering, Key, Pending, PendingGroup, Proposed
 from latewood.replica.replies import NotLeader, Refused
-from latewood.replica.requests import CLIENT_ID_BYTES
+from latewood.replica.requests import CLIENT_ID_BYTES, PARTITION_MAX, REQUEST_MAX, PartitionAppend
 from latewood.replica.routing import SegmentedStateMachine
-
-Answer: TypeAlias = list[int] | NotLeader | Refused
-"""The indices of the records, or why there are none."""
-
-Answering: TypeAlias = Callable[[Answer], None]
-
-_Key: TypeAlias = tuple[int, bytes, int]
-"""Partition, client and number of a request."""
 
 
 class WriteRequest(NamedTuple):
@@ -38,31 +33,6 @@ class WriteRequest(NamedTuple):
     payloads: Sequence[bytes]
 
 
-@dataclass(slots=True)
-class Pending:
-    """A request on its way through Raft."""
-
-    key: _Key
-    indices: list[int]
-    missing: int
-    """Commands that are not committed yet."""
-    first_index: int
-    """The first that was reserved for it; 0 of a teardown."""
-    answerings: list[Answering] = field(default_factory=list)
-
-    def join(self, answering: Answering) -> None:
-        """Answer a repetition with the first, or at once if that was answered and only the partitions do not know."""
-        if self.missing:
-            self.answerings.append(answering)
-        else:
-            answering(self.indices)
-
-    def answer(self, answer: Answer) -> None:
-        """Tell everybody who asked."""
-        for answering in self.answerings:
-            answering(answer)
-
-
 class Writer:
     """The requests of one term.  See the module for its thread."""
 
@@ -70,32 +40,40 @@ class Writer:
         self,
         machine: SegmentedStateMachine,
         clock: Clock,
-        propose: Callable[[bytes, Pending], None],
+        propose: Callable[[bytes, Proposed, int], None],
         payload_bytes_max: int,
     ) -> None:
+        """`propose` is given commands, who waits for them, and how many they are."""
         self._machine, self._clock, self._propose = machine, clock, propose
+        self._join_commands = native("_join_commands")
         self._payload_bytes_max = payload_bytes_max
-        self._single_bytes_max = min(payload_bytes_max, ENTRY_BYTES_MAX)
-        self._pending: dict[_Key, Pending] = {}
+        self._plain_bytes_max = min(payload_bytes_max, ENTRY_BYTES_MAX)
+        self._pending: dict[Key, Pending] = {}
+        self._groups: dict[PendingGroup, None] = {}
         self._tearing_down: dict[int, Pending] = {}
-        self._settled: list[Pending] = []
+        self._settled: list[Proposed] = []
         """Answered, and not yet known to the partitions: a repetition must still be recognized."""
+
+    def append_named(self, request: WriteRequest, answering: Answering) -> None:
+        """Append to a partition that somebody outside of the cluster names; our own are beyond those."""
+        if 0 <= request.partition <= PARTITION_MAX:
+            self.append(request, answering)
+        else:
+            reason = f"partitions have numbers from 0 to {PARTITION_MAX}, not {request.partition}"
+            answering(Refused(0, "usage", reason, retryable=False, partition=request.partition))
 
     def append(self, request: WriteRequest, answering: Answering) -> None:
         """Append a request's records, or tell at once why not, or what became of it before."""
         partition, client_id, request_id, payloads = request
-        key = (partition, client_id, request_id)
-        pending = self._pending.get(key)
-        if pending is not None:
-            pending.join(answering)
+        if len(client_id) != CLIENT_ID_BYTES or not 1 <= request_id <= REQUEST_MAX:
+            reason = f"a client has an id of {CLIENT_ID_BYTES} bytes, and its requests have numbers from 1 on"
+            answering(Refused(0, "usage", reason, retryable=False, partition=partition))
             return
-        answers = self._machine.answers[partition]
-        if len(payloads) == 1 and answers.is_new(client_id, request_id):  # Mostly, if there are many partitions.
-            size = len(payloads[0])
-            if size <= self._single_bytes_max and partition not in self._tearing_down:
-                self._append_new(key, payloads, size, answering)
-                return
-        known = answers.find(client_id, request_id)
+        key, answers = (partition, client_id, request_id), self._machine.answers
+        is_new = key not in self._pending and answers.begin(*key)
+        if not is_new and self._joins(key, answering):
+            return
+        known = [] if is_new else answers.find(*key)
         if known and len(known) >= len(payloads):  # Whatever is to be said against it, it was done.
             answering(known)
             return
@@ -105,51 +83,70 @@ class Writer:
             return
         assert known is not None
         now_ns = self._clock.now_ns()
-        if answers.is_full(client_id, now_ns, self._coming(partition, answers)):
+        if not is_new and answers.is_full(partition, client_id, now_ns, self._coming(partition)):
             answering(overloaded(Overloaded(partition, "clients", CLIENTS_MAX + 1, CLIENTS_MAX)))
             return
         rest = payloads[len(known) :] if known else payloads
-        sizes = [len(payload) for payload in rest]
-        size = sum(sizes)
-        if size <= ENTRY_BYTES_MAX and len(rest) <= ENTRY_RECORDS_MAX:
-            self._append_new(key, rest, size, answering, known)
-            return
-        pending = self._admit(key, len(rest), size, now_ns, answering, known)
-        if pending is not None:
-            parts = list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
-            self._propose_parts(pending, rest, parts, now_ns)
+        self._append_new(key, rest, now_ns, answering, known)
 
-    def _propose_parts(self, pending: Pending, payloads: Sequence[bytes], parts: list[range], now_ns: int) -> None:
-        """Propose a large request, as several commands."""
-        (partition, client_id, request_id), first = pending.key, pending.first_index
-        name = request_name(client_id, request_id)
-        pending.missing = len(parts)
-        for part in parts:
-            records = payloads[part.start : part.stop]
-            self._propose(encode_command(Command(partition, first + part.start, records, now_ns, name)), pending)
+    def append_group(self, client_id: bytes, appends: Sequence[PartitionAppend], replies: GroupReplies) -> None:
+        """Append requests of one client: the plain ones together, all others as `append`."""
+        now_ns, begin, reserve = (
+            self._clock.now_ns(),
+            self._machine.answers.begin,
+            self._machine.parts.dispatcher.reserve,
+        )
+        group = PendingGroup(client_id, replies)
+        for place, one in enumerate(appends):
+            partition, request_id, payloads = one.partition, one.request_id, one.payloads
+            count = len(payloads)
+            size = len(payloads[0]) if count == 1 else sum(map(len, payloads))
+            if len(group.commands) >= ENTRY_COMMANDS_MAX or group.size + size > ENTRY_BYTES_MAX:
+                group = self._propose_group(group, now_ns, replies)
+            if (
+                0 < count <= ENTRY_RECORDS_MAX
+                and size <= self._plain_bytes_max
+                and 0 <= partition <= PARTITION_MAX
+                and request_id > 0
+                and not (self._pending and (partition, client_id, request_id) in self._pending)
+                and partition not in self._tearing_down
+                and begin(partition, client_id, request_id)
+                and (first := reserve(partition, count, size, now_ns))
+            ):
+                group.add(place, (partition, first, payloads, request_id), size)
+            else:  # What has its indices already is to be in the log before it.
+                group = self._propose_group(group, now_ns, replies)
+                request = WriteRequest(partition, client_id, request_id, payloads)
+                self.append_named(request, partial(replies.answer, place))
+        self._propose_group(group, now_ns, replies)
+
+    def _propose_group(self, group: PendingGroup, now_ns: int, replies: GroupReplies) -> PendingGroup:
+        """Propose requests, if there are any, and return a group for those that follow."""
+        if not group.commands:
+            return group
+        self._groups[group] = None
+        data = self._join_commands(group.client_id, group.commands, now_ns, VERSION)
+        self._propose(data, group, len(group.commands))
+        return PendingGroup(group.client_id, replies)
 
     def _append_new(
-        self, key: _Key, payloads: Sequence[bytes], size: int, answering: Answering, known: Sequence[int] = ()
+        self, key: Key, payloads: Sequence[bytes], now_ns: int, answering: Answering, known: Sequence[int]
     ) -> None:
-        """Propose what is new of a request, as one command."""
+        """Propose what is new of a request: as one command, or several if it is large."""
         partition, client_id, request_id = key
-        now_ns = self._clock.now_ns()
-        pending = self._admit(key, len(payloads), size, now_ns, answering, known)
-        if pending is not None:
-            name = request_name(client_id, request_id)
-            self._propose(encode_command(Command(partition, pending.first_index, payloads, now_ns, name)), pending)
-
-    def _admit(
-        self, key: _Key, ops: int, size: int, now_ns: int, answering: Answering, known: Sequence[int]
-    ) -> Pending | None:
-        """Reserve indices for what is new of a request, or say why not."""
+        sizes = [len(payload) for payload in payloads]
         try:
-            indices = self._machine.parts.dispatcher.admit(key[0], ops, size, now_ns)
+            indices = self._machine.parts.dispatcher.admit(partition, len(payloads), sum(sizes), now_ns)
         except Overloaded as error:
             answering(overloaded(error))
-            return None
-        pending = self._pending[key] = Pending(key, [*known, *indices], 1, indices[0], [answering])
-        return pending
+            return
+        parts = list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
+        pending = Pending(key, [*known, *indices], len(parts), indices[0], [answering])
+        self._pending[key] = pending
+        name = request_name(client_id, request_id)
+        for part in parts:
+            records = payloads[part.start : part.stop]
+            self._propose(encode_command(Command(partition, indices[part.start], records, now_ns, name)), pending, 1)
 
     def tear_down(self, partition: int, answering: Answering) -> None:
         """Remove a partition.  Until that is done it takes no records: theirs would be numbers of the old one."""
@@ -161,61 +158,61 @@ class Writer:
             under_way.join(answering)
             return
         pending = self._tearing_down[partition] = Pending((partition, b"", 0), [], 1, 0, [answering])
-        self._propose(encode_command(Command(partition, 0, (), self._clock.now_ns(), action=Action.TEAR_DOWN)), pending)
+        self._propose(
+            encode_command(Command(partition, 0, (), self._clock.now_ns(), action=Action.TEAR_DOWN)), pending, 1
+        )
 
-    def settle(self, done: Iterable[tuple[Pending, int]]) -> None:
+    def settle(self, done: Iterable[tuple[Proposed, int]]) -> None:
         """Take note of entries that are committed; call `forget_settled` when the partitions have them."""
-        for pending, _ in done:
-            pending.missing -= 1
-            if not pending.missing:
-                pending.answer(pending.indices)
-                self._settled.append(pending)
+        self._settled += [proposed for proposed, _ in done if proposed.committed()]
 
     def forget_settled(self) -> None:
         """Forget what was answered: the partitions know of it by now."""
-        for pending in self._settled:
-            self._forget(pending)
+        for proposed in self._settled:
+            self._forget(proposed)
         self._settled.clear()
 
-    def lose(self, lost: Iterable[Pending]) -> None:
+    def lose(self, lost: Iterable[Proposed]) -> None:
         """Tell those of whose entries nobody knows what will become."""
         reason = "the leader changed, or stopped, while this was on its way; the same request again tells"
-        unknown = Refused(0, "unknown", reason, retryable=True)
-        for pending in {id(one): one for one in lost}.values():
-            self._forget(pending)
-            self._withdraw(pending)
-            pending.answer(unknown)
+        self.refuse(lost, Refused(0, "unknown", reason, retryable=True))
 
-    def refuse(self, refused: Iterable[Pending], answer: NotLeader | Refused) -> None:
+    def refuse(self, refused: Iterable[Proposed], answer: NotLeader | Refused) -> None:
         """Tell those whose entries the engine did not take."""
-        for pending in reversed({id(one): one for one in refused}.values()):
-            self._forget(pending)
-            self._withdraw(pending)
-            pending.answer(answer)
+        for proposed in reversed({id(one): one for one in refused}.values()):
+            self._forget(proposed)
+            for partition, first in proposed.reserved():
+                self._machine.parts.dispatcher.withdraw(partition, first)
+            proposed.fail(answer)
 
-    def _coming(self, partition: int, answers: Answers) -> int:
+    def _joins(self, key: Key, answering: Answering) -> bool:
+        """Answer a request that is on its way with the first of it; say whether it is."""
+        pending = self._pending.get(key)
+        if pending is not None:
+            pending.join(answering)
+            return True
+        return any(group.join(key, answering) for group in self._groups)
+
+    def _coming(self, partition: int) -> int:
         """Return how many clients that a partition does not know are on their way to it; 0 if it has room for all."""
-        if len(answers) + len(self._pending) < CLIENTS_MAX:
+        answers = self._machine.answers
+        if answers.client_count(partition) + len(self._pending) < CLIENTS_MAX:
             return 0
-        return len({key[1] for key in self._pending if key[0] == partition and key[1] not in answers})
+        return len({key[1] for key in self._pending if key[0] == partition and not answers.knows(partition, key[1])})
 
-    def _withdraw(self, pending: Pending) -> None:
-        if pending.first_index:
-            self._machine.parts.dispatcher.withdraw(pending.key[0], pending.first_index)
-
-    def _forget(self, pending: Pending) -> None:
-        self._pending.pop(pending.key, None)
-        if not pending.first_index:
-            self._tearing_down.pop(pending.key[0], None)
+    def _forget(self, proposed: Proposed) -> None:
+        if isinstance(proposed, Pending):
+            self._pending.pop(proposed.key, None)
+            if not proposed.first_index:
+                self._tearing_down.pop(proposed.key[0], None)
+        elif isinstance(proposed, PendingGroup):
+            self._groups.pop(proposed, None)
 
     def _refusal(self, request: WriteRequest, known: list[int] | None) -> Refused | None:
-        partition, client_id, request_id, payloads = request
+        partition, _, request_id, payloads = request
         if known is None:
             reason = f"request {request_id} is too old: nobody knows any more whether it was carried out"
             return Refused(0, "too_old", reason, retryable=False, partition=partition)
-        if len(client_id) != CLIENT_ID_BYTES or request_id < 1:
-            reason = f"a client has an id of {CLIENT_ID_BYTES} bytes, and its requests have numbers from 1 on"
-            return Refused(0, "usage", reason, retryable=False, partition=partition)
         largest = max(map(len, payloads), default=0)
         if largest > self._payload_bytes_max:
             reason = f"a payload of {largest:,} bytes, at most {self._payload_bytes_max:,} are taken here"

@@ -94,15 +94,18 @@ class Batch:
             found.append(one)
         return found
 
+    def succeed_from(self, sequence: int) -> None:
+        """Give each call its sequences, which are neighbours, from this one on."""
+        if len(self.payloads) == 1 and self.counts is None:  # As with many partitions: all else costs more than this.
+            if not self.futures[0].done():
+                self.futures[0].set_result(sequence)
+        else:
+            self.succeed([(sequence, len(self.payloads))])
+
     def succeed(self, runs: Sequence[tuple[int, int]]) -> bool:
         """Give each call its sequences; False, and nothing given, if there are not as many as records."""
-        count = runs[0][1] if len(runs) == 1 else sum([count for _, count in runs])
-        if count != len(self.payloads):
+        if sum([count for _, count in runs]) != len(self.payloads):
             return False
-        if count == 1 and self.counts is None:  # As with many partitions: all else costs more than this.
-            if not self.futures[0].done():
-                self.futures[0].set_result(runs[0][0])
-            return True
         if self.counts is not None:
             self._give([sequence for start, count in runs for sequence in range(start, start + count)])
             return True

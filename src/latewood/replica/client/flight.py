@@ -7,8 +7,8 @@ Owned by the thread of the client's event loop.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from latewood.replica.client.batch import Batch
 from latewood.replica.client.link import Link
@@ -21,19 +21,25 @@ from latewood.replica.wire import Reply
 Outcome: TypeAlias = Reply | Lost
 
 
+class Hears(Protocol):
+    """Who is told of the ends of requests."""
+
+    def answered(self, batch: Batch, outcome: Outcome, asked: str) -> None:
+        """Take the end of a request, and which node was asked."""
+        ...
+
+    def carried_out(self, batch: Batch, sequence: int) -> None:
+        """Take that a request was carried out: its records are neighbours, from this sequence on."""
+        ...
+
+
 class Flight:
-    """A message on the way.  `answered` hears of each request's end, and of the node that was asked."""
+    """A message on the way."""
 
-    __slots__ = ("_answered", "_batches", "_begun", "_link", "_loop", "_missing", "_patience_s", "_timer")
+    __slots__ = ("_batches", "_begun", "_hears", "_link", "_loop", "_missing", "_patience_s", "_timer")
 
-    def __init__(
-        self,
-        link: Link,
-        batches: Sequence[Batch],
-        options: ClientOptions,
-        answered: Callable[[Batch, Outcome, str], None],
-    ) -> None:
-        self._link, self._answered = link, answered
+    def __init__(self, link: Link, batches: Sequence[Batch], options: ClientOptions, hears: Hears) -> None:
+        self._link, self._hears = link, hears
         self._batches: list[Batch | None] = list(batches)
         """By place in the group; None when it is over."""
         self._missing = len(batches)
@@ -59,6 +65,9 @@ class Flight:
 
     def _take(self, outcome: Outcome) -> bool:
         if type(outcome) is AppendedGroup:
+            for place, sequence in zip(outcome.places, outcome.sequences, strict=False):
+                if (batch := self._landed(place)) is not None:
+                    self._hears.carried_out(batch, sequence)
             for answer in outcome.answers:
                 self._end(answer.id, answer)
         elif type(outcome) is Appended and len(self._batches) > 1:
@@ -73,11 +82,16 @@ class Flight:
         return True
 
     def _end(self, place: int, outcome: Outcome) -> None:
+        if (batch := self._landed(place)) is not None:
+            self._hears.answered(batch, outcome, self._link.address)
+
+    def _landed(self, place: int) -> Batch | None:
+        """Return the request at a place, once; None if it was answered before, or nobody waits any more."""
         batch = self._batches[place] if 0 <= place < len(self._batches) else None
-        if batch is not None:  # Else it was answered twice, or nobody waits any more.
+        if batch is not None:
             self._batches[place] = None
             self._missing -= 1
-            self._answered(batch, outcome, self._link.address)
+        return batch
 
     def _wait(self) -> None:
         deadline = min([batch.deadline for batch in self._batches if batch is not None])

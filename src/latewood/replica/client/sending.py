@@ -80,28 +80,36 @@ class Sender:
         elif isinstance(error, ClusterUnavailable):
             lost = Lost(str(error), was_sent=False, is_final=isinstance(error, NotTrusted))
             for batch in parked:
-                self._answered(batch, lost, "")
+                self.answered(batch, lost, "")
         else:
             self._fail(parked, error)
 
     def _send_to(self, link: Link, batches: Sequence[Batch]) -> None:
         for group in together(batches, self._options):
             try:
-                Flight(link, group, self._options, self._answered).begin(self._client_id)
+                Flight(link, group, self._options, self).begin(self._client_id)
             except LatewoodError as error:  # It is larger than a message may be.
                 self._fail(group, error)
 
-    def _answered(self, batch: Batch, outcome: Outcome, asked: str) -> None:
+    def answered(self, batch: Batch, outcome: Outcome, asked: str) -> None:
         """Take the end of an attempt."""
         if type(outcome) is not Appended:
             self._judged(batch, outcome, asked)
         elif batch.succeed(outcome.runs):
-            batch.owner.succeeded(batch)
-            if self._idle is not None:
-                self._look_idle()
+            self._succeeded(batch)
         else:
             reason = f"{len(outcome.sequences)} sequences came back for {len(batch.payloads)} records"
             self._fail([batch], OutcomeUnknown(reason))
+
+    def carried_out(self, batch: Batch, sequence: int) -> None:
+        """Take that a request was carried out, with sequences from this one on."""
+        batch.succeed_from(sequence)
+        self._succeeded(batch)
+
+    def _succeeded(self, batch: Batch) -> None:
+        batch.owner.succeeded(batch)
+        if self._idle is not None:
+            self._look_idle()
 
     def _judged(self, batch: Batch, outcome: Outcome, asked: str) -> None:
         before = batch.trouble

@@ -1,0 +1,255 @@
+//! Which requests of which clients each partition has carried out: the table behind `latewood.replica.answers`, which
+//! says what it is for.  The rules of what is remembered, and for how long, are here.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::commands::Command;
+
+const ID: usize = 16;
+const NAME: usize = ID + 8;
+
+type ClientId = [u8; ID];
+/// From an index up to before another.
+type Run = (u64, u64);
+/// A client as it is stored: id, highest request, its last time, and of each request the runs of its records.
+type Stored = (Vec<u8>, u64, u64, Vec<(u64, Vec<Run>)>);
+
+/// What is remembered of one client.
+#[derive(Default)]
+struct Client {
+    highest: u64,
+    last_ns: u64,
+    /// The highest request that somebody has begun with, though it may not be carried out.
+    begun: u64,
+    /// When it was last heard of, counted in commands.
+    turn: u64,
+    /// (request, run), the lowest request first; those in front may be too old.
+    requests: VecDeque<(u64, Run)>,
+    /// All runs of those requests that have several.
+    broken: BTreeMap<u64, Vec<Run>>,
+}
+
+impl Client {
+    fn note(&mut self, request: u64, run: Run, window: u64) {
+        if request > self.highest {
+            self.highest = request;
+            self.requests.push_back((request, run)); // Mostly, and then nothing else is looked at.
+        } else if !self.is_too_old(request, window) {
+            match self.requests.binary_search_by_key(&request, |one| one.0) {
+                Err(at) => self.requests.insert(at, (request, run)),
+                Ok(at) => self.prolong(at, run),
+            }
+        }
+        if self.requests.len() as u64 > window {
+            let oldest = self.requests.pop_front().expect("there are several").0;
+            self.broken.remove(&oldest);
+        }
+    }
+
+    /// Whether nobody can tell any more what became of a request.
+    const fn is_too_old(&self, request: u64, window: u64) -> bool {
+        request.saturating_add(window) <= self.highest
+    }
+
+    fn prolong(&mut self, at: usize, run: Run) {
+        let (request, only) = self.requests[at];
+        let runs = self.broken.entry(request).or_insert_with(|| vec![only]);
+        match runs.last_mut() {
+            Some(last) if last.1 == run.0 => last.1 = run.1,
+            _ => runs.push(run),
+        }
+        if let [one] = runs[..] {
+            self.requests[at].1 = one;
+            self.broken.remove(&request);
+        }
+    }
+
+    fn runs(&self, (request, only): &(u64, Run)) -> Vec<Run> {
+        self.broken.get(request).map_or_else(|| vec![*only], Clone::clone)
+    }
+
+    fn find(&self, request: u64) -> Vec<Run> {
+        let found = self.requests.binary_search_by_key(&request, |one| one.0);
+        found.map_or_else(|_| Vec::new(), |at| self.runs(&self.requests[at]))
+    }
+}
+
+/// The clients of one partition.
+#[derive(Default)]
+struct Answers {
+    clients: HashMap<ClientId, Client>,
+    /// Who was heard of when: the one that was silent longest first.
+    order: BTreeMap<u64, ClientId>,
+    turn: u64,
+}
+
+impl Answers {
+    fn hear_of(&mut self, id: ClientId, timestamp_ns: u64) -> &mut Client {
+        let client = self.clients.entry(id).or_default();
+        if client.turn == 0 || client.turn != self.turn {
+            self.order.remove(&client.turn);
+            self.turn += 1;
+            client.turn = self.turn;
+            self.order.insert(self.turn, id);
+        }
+        client.last_ns = client.last_ns.max(timestamp_ns);
+        client
+    }
+
+    fn oldest(&self) -> Option<&Client> {
+        self.order.first_key_value().and_then(|(_, id)| self.clients.get(id))
+    }
+
+    /// Forget clients that have been silent for long, and whoever is beyond the bound: by entries alone.
+    fn forget_silent(&mut self, now_ns: u64, bounds: &Bounds) {
+        while self.clients.len() > 1 {
+            let silent = self.oldest().is_some_and(|oldest| oldest.last_ns.saturating_add(bounds.silent_ns) < now_ns);
+            if self.clients.len() <= bounds.clients && !silent {
+                return;
+            }
+            if let Some((_, id)) = self.order.pop_first() {
+                self.clients.remove(&id);
+            }
+        }
+    }
+}
+
+struct Bounds {
+    window: u64,
+    clients: usize,
+    silent_ns: u64,
+}
+
+fn to_id(raw: &[u8]) -> Option<ClientId> {
+    raw.try_into().ok()
+}
+
+/// The answers of all partitions.
+#[pyclass(module = "latewood._native", name = "_AnswerTable")]
+pub struct AnswerTable {
+    bounds: Bounds,
+    partitions: HashMap<u64, Answers>,
+}
+
+impl AnswerTable {
+    fn client(&self, partition: u64, client_id: &[u8]) -> Option<&Client> {
+        self.partitions.get(&partition)?.clients.get(&to_id(client_id)?)
+    }
+
+    fn take(&mut self, partition: u64, name: &[u8], run: Run, timestamp_ns: u64) {
+        let Some((id, request)) = name.split_first_chunk::<ID>().filter(|_| name.len() == NAME) else { return };
+        let request = u64::from_le_bytes(request.try_into().expect("eight bytes"));
+        let answers = self.partitions.entry(partition).or_default();
+        answers.hear_of(*id, timestamp_ns).note(request, run, self.bounds.window);
+        answers.forget_silent(timestamp_ns, &self.bounds);
+    }
+}
+
+#[pymethods]
+impl AnswerTable {
+    /// Remember `window` requests of a client, and of a partition as many clients, each until it is silent for so long.
+    #[new]
+    fn new(window: u64, clients_max: usize, silent_ns: u64) -> Self {
+        Self { bounds: Bounds { window, clients: clients_max, silent_ns }, partitions: HashMap::new() }
+    }
+
+    /// Note that records from an index on were appended for a request, which `name` names; other names tell nothing.
+    fn note(&mut self, partition: u64, name: &[u8], first: u64, count: u64, timestamp_ns: u64) {
+        self.take(partition, name, (first, first.saturating_add(count)), timestamp_ns);
+    }
+
+    /// Note all commands of an entry, up to what is none.
+    fn note_entry(&mut self, data: &Bound<'_, PyBytes>, version: u8) {
+        let mut rest = data.as_bytes();
+        while let Some(command) = Command::first(rest, version) {
+            if command.writes() {
+                let first = command.first_index();
+                let run = (first, first.saturating_add(command.count() as u64));
+                self.take(command.partition(), command.request(), run, command.timestamp_ns());
+            }
+            rest = &rest[command.size()..];
+        }
+    }
+
+    /// Begin with a request if it is later than all that its client has begun or done; say whether it is.
+    ///
+    /// Of a client that the partition does not know that cannot be said.
+    fn begin(&mut self, partition: u64, client_id: &[u8], request: u64) -> bool {
+        let known = self.partitions.get_mut(&partition).zip(to_id(client_id));
+        let Some(client) = known.and_then(|(answers, id)| answers.clients.get_mut(&id)) else { return false };
+        let is_later = request > client.highest.max(client.begun);
+        if is_later {
+            client.begun = request;
+        }
+        is_later
+    }
+
+    /// The indices of the records that a request has appended; None if it is too old to tell.
+    fn find(&self, partition: u64, client_id: &[u8], request: u64) -> Option<Vec<u64>> {
+        let Some(client) = self.client(partition, client_id) else { return Some(Vec::new()) };
+        if client.is_too_old(request, self.bounds.window) {
+            return None;
+        }
+        Some(client.find(request).into_iter().flat_map(|(start, stop)| start..stop).collect())
+    }
+
+    /// Whether a partition knows a client.
+    fn knows(&self, partition: u64, client_id: &[u8]) -> bool {
+        self.client(partition, client_id).is_some()
+    }
+
+    /// How many clients a partition knows.
+    fn client_count(&self, partition: u64) -> usize {
+        self.partitions.get(&partition).map_or(0, |answers| answers.clients.len())
+    }
+
+    /// Whether a new client would have to take the place of one that may still ask; `coming` are on their way.
+    fn is_full(&self, partition: u64, now_ns: u64, coming: usize) -> bool {
+        let Some(answers) = self.partitions.get(&partition) else { return false };
+        let silent_since = |oldest: &Client| oldest.last_ns.saturating_add(self.bounds.silent_ns);
+        answers.clients.len() + coming >= self.bounds.clients
+            && answers.oldest().is_some_and(|oldest| now_ns <= silent_since(oldest))
+    }
+
+    /// The partitions that know a client.
+    fn partitions(&self) -> Vec<u64> {
+        self.partitions.keys().copied().collect()
+    }
+
+    /// What is known in a partition, to be stored: the client that was silent longest first, requests in their order.
+    fn stored<'py>(&self, py: Python<'py>, partition: u64) -> PyResult<Bound<'py, PyList>> {
+        let found = PyList::empty(py);
+        for id in self.partitions.get(&partition).into_iter().flat_map(|answers| answers.order.values()) {
+            if let Some(client) = self.client(partition, id) {
+                let known = client.requests.iter().filter(|one| !client.is_too_old(one.0, self.bounds.window));
+                let requests: Vec<_> = known.map(|one| (one.0, client.runs(one))).collect();
+                found.append((PyBytes::new(py, id), client.highest, client.last_ns, requests))?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Take what was stored of a partition.
+    fn restore(&mut self, partition: u64, stored: Vec<Stored>) {
+        let mut answers = Answers::default();
+        for (id, highest, last_ns, requests) in stored {
+            let Some(id) = to_id(&id) else { continue };
+            let client = answers.hear_of(id, last_ns);
+            for (request, runs) in requests {
+                for run in runs {
+                    client.note(request, run, self.bounds.window);
+                }
+            }
+            client.highest = client.highest.max(highest);
+        }
+        self.partitions.insert(partition, answers);
+    }
+
+    /// Forget a partition.
+    fn forget(&mut self, partition: u64) {
+        self.partitions.remove(&partition);
+    }
+}

@@ -1,0 +1,186 @@
+"""Requests that come together: the plain ones share an entry, and each still has an end of its own."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from latewood.format.entry import Command, decode_commands
+from latewood.replica.answers import request_name
+from latewood.replica.bundle import ENTRY_COMMANDS_MAX
+from latewood.replica.grouping import GroupReplies
+from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
+from latewood.replica.requests import PARTITION_MAX, PartitionAppend
+from latewood.replica.writing import Writer, WriteRequest
+from latewood.testing import MemFS
+from tests.replica.node import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from latewood.replica.pending import Proposed
+
+CLIENT = b"c" * 16
+
+
+class Desk:
+    """A writer on a node whose partitions 1, 3 and 5 know the client, up to its request 1."""
+
+    def __init__(self) -> None:
+        self.node = Node(MemFS())
+        for partition in (1, 3, 5):
+            self.node.write_together((partition, [b"first"]), request=request_name(CLIENT, 1))
+        self.proposed: list[tuple[list[Command], Proposed]] = []
+        self.writer = Writer(
+            self.node.machine,
+            self.node.clock,
+            lambda data, proposed, _: self.proposed.append((decode_commands(data), proposed)),
+            1 << 20,
+        )
+        self.sent: list[AppendedGroup] = []
+
+    def append(self, *requests: tuple[int, int, int]) -> list[AppendedGroup]:
+        """Append (partition, number, records) each; the list has the replies."""
+        sent: list[AppendedGroup] = []
+        parts = [PartitionAppend(partition, number, [b"x"] * count) for partition, number, count in requests]
+        self.writer.append_group(CLIENT, parts, GroupReplies(9, sent.append, lambda: None))
+        return sent
+
+    def indices(self) -> list[list[tuple[int, int, int]]]:
+        return [
+            [(one.partition_id, one.partition_log_index, len(one.payloads)) for one in data]
+            for data, _ in self.proposed
+        ]
+
+    def settle(self, *places: int) -> None:
+        self.writer.settle([(self.proposed[place][1], 1) for place in places])
+
+
+def at_a_desk(act: "Callable[[Desk], object]") -> None:
+    async def run() -> None:
+        found = act(Desk())
+        if asyncio.iscoroutine(found):
+            await found
+
+    asyncio.run(run())
+
+
+def test_plain_requests_share_an_entry_and_are_answered_together() -> None:
+    async def act(desk: Desk) -> None:
+        sent = desk.append((1, 2, 1), (3, 2, 2), (1, 3, 1))
+        assert desk.indices() == [[(1, 2, 1), (3, 2, 2), (1, 3, 1)]]
+        names = {one.request for one in desk.proposed[0][0]}
+        assert names == {request_name(CLIENT, 2), request_name(CLIENT, 3)}
+        desk.settle(0)
+        await asyncio.sleep(0)
+        assert sent == [AppendedGroup(9, [], [0, 1, 2], [1, 1, 2])]
+
+    at_a_desk(act)
+
+
+def test_what_is_not_plain_goes_its_own_way_in_the_order_of_the_indices() -> None:
+    async def act(desk: Desk) -> None:
+        sent = desk.append(
+            (1, 2, 1), (1, 1, 1), (7, 1, 1), (3, 2, 1), (PARTITION_MAX + 1, 1, 1), (-1, 1, 1), (1, -3, 1)
+        )
+        assert desk.indices() == [[(1, 2, 1)], [(7, 1, 1)], [(3, 2, 1)]], "and what was done before is not done again"
+        desk.settle(2, 1, 0)
+        await asyncio.sleep(0)
+        answers = {answer.id: answer for answer in sent[0].answers}
+        assert answers[1] == Appended(1, [(0, 1)])
+        assert answers[2] == Appended(2, [(0, 1)])
+        assert [(one.id, one.code) for one in answers.values() if isinstance(one, Refused)] == [
+            (4, "usage"),
+            (5, "usage"),
+            (6, "usage"),
+        ]
+        assert sorted(zip(sent[0].places, sent[0].sequences, strict=True)) == [(0, 1), (3, 1)]
+
+    at_a_desk(act)
+
+
+def test_a_large_group_is_several_entries() -> None:
+    async def act(desk: Desk) -> None:
+        count = ENTRY_COMMANDS_MAX + 3
+        sent = desk.append(*((1, number + 2, 1) for number in range(count)))
+        assert [len(commands) for commands, _ in desk.proposed] == [ENTRY_COMMANDS_MAX, 3]
+        desk.settle(0)
+        await asyncio.sleep(0)
+        desk.settle(1)
+        await asyncio.sleep(0)
+        assert [len(one.places) for one in sent] == [ENTRY_COMMANDS_MAX, 3]
+        assert [place for one in sent for place in one.places] == list(range(count))
+
+    at_a_desk(act)
+
+
+def test_a_repetition_is_not_done_again_on_its_way_or_just_done() -> None:
+    async def act(desk: Desk) -> None:
+        first, again, alone = desk.append((1, 2, 1), (3, 2, 2)), desk.append((3, 2, 2)), list[object]()
+        desk.writer.append(WriteRequest(1, CLIENT, 2, [b"x"]), alone.append)
+        assert len(desk.proposed) == 1
+        desk.settle(0)
+        late = desk.append((1, 2, 1))
+        await asyncio.sleep(0)
+        assert first == [AppendedGroup(9, [], [0, 1], [1, 1])]
+        assert again == [AppendedGroup(9, [Appended(0, [(1, 2)])], [], [])]
+        assert alone == [[2]]
+        assert late == [AppendedGroup(9, [Appended(0, [(1, 1)])], [], [])]
+        assert len(desk.proposed) == 1
+
+    at_a_desk(act)
+
+
+def test_a_request_that_went_its_own_way_is_recognized_in_a_group() -> None:
+    async def act(desk: Desk) -> None:
+        alone: list[object] = []
+        desk.writer.append(WriteRequest(7, CLIENT, 1, [b"x"]), alone.append)
+        desk.writer.append(WriteRequest(7, CLIENT, 2, [b"x"]), alone.append)
+        desk.node.machine.answers.note([(9, desk.proposed[0][0][0])])  # Now the partition knows the client.
+        sent = desk.append((7, 2, 1))
+        assert len(desk.proposed) == 2
+        desk.settle(0, 1)
+        await asyncio.sleep(0)
+        assert alone == [[1], [2]]
+        assert sent == [AppendedGroup(9, [Appended(0, [(1, 1)])], [], [])]
+
+    at_a_desk(act)
+
+
+def test_what_is_refused_gives_its_indices_back_and_can_be_repeated() -> None:
+    async def act(desk: Desk) -> None:
+        sent = desk.append((1, 2, 1), (1, 3, 1), (3, 2, 1))
+        again = desk.append((1, 3, 1))
+        desk.writer.refuse([desk.proposed[0][1]], NotLeader(0, 2, "there"))
+        await asyncio.sleep(0)
+        assert [answer.id for answer in sent[0].answers] == [0, 1, 2]
+        assert again[0].answers == [NotLeader(0, 2, "there")]
+        assert desk.node.machine.parts.dispatcher.whole().ops == 0
+        desk.append((1, 2, 1), (1, 3, 1))
+        assert desk.indices()[1:] == [[(1, 2, 1)], [(1, 3, 1)]]
+
+    at_a_desk(act)
+
+
+def test_of_what_is_lost_nobody_knows_the_end() -> None:
+    async def act(desk: Desk) -> None:
+        sent = desk.append((1, 2, 1), (3, 2, 1))
+        desk.writer.lose([desk.proposed[0][1]])
+        await asyncio.sleep(0)
+        assert [(one.id, one.code) for one in sent[0].answers if isinstance(one, Refused)] == [
+            (0, "unknown"),
+            (1, "unknown"),
+        ]
+
+    at_a_desk(act)
+
+
+def test_a_partition_that_is_being_removed_takes_nothing_and_the_others_do() -> None:
+    async def act(desk: Desk) -> None:
+        desk.writer.tear_down(1, lambda _: None)
+        sent = desk.append((1, 2, 1), (3, 2, 1))
+        assert desk.indices()[1:] == [[(3, 2, 1)]]
+        await asyncio.sleep(0)
+        (refused,) = sent[0].answers
+        assert isinstance(refused, Refused)
+        assert refused.retryable
+
+    at_a_desk(act)
