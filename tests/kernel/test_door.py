@@ -79,6 +79,18 @@ def test_errors_come_through_the_door(kernel: ModuleType) -> None:
         door.append(b"x", 5)
 
 
+def test_a_door_that_cannot_tell_the_time_leads_to_its_appender_only_with_one(kernel: ModuleType) -> None:
+    calls: list[tuple[Any, ...]] = []
+    buffer = bytearray(64)
+    door = kernel.Door(slow(calls))
+    door.set(appender(kernel, buffer), has_time=False)
+    assert [door.append(b"x"), door.append(b"y", timestamp_ns=7)] == [1001, 100]
+    assert scan_all(kernel, buffer)[0] == [Entry(7, 0, b"y")]
+    door.set(appender(kernel, bytearray(64)))
+    assert door.append(b"z") == 100
+    assert len(calls) == 1
+
+
 def test_a_timestamp_out_of_range_is_left_to_the_slow_way(kernel: ModuleType) -> None:
     calls: list[tuple[Any, ...]] = []
     buffer = bytearray(64)
