@@ -64,51 +64,6 @@ _RECORD: Final = {
     "payload": "Its bytes.",
 }
 """What the fields of a record mean; the kernel has two forms of it."""
-_ANSWERS: Final[dict[str, dict[str, str]]] = {
-    "PartitionInfo": {
-        "partition": "Its number.",
-        "born": "The entry of the Raft log with its first record: one that was torn down and written anew has another.",
-        "first_sequence": "The oldest record that may be read.",
-        "next_sequence": "The number that the next record will get.",
-        "durable_index": "So many records, counted from 1, are durable on this node.",
-        "applied_index": "So many are applied.",
-        "applied_global": "The entry of the Raft log that was applied last.",
-        "snapshot_index": "So many are in the newest snapshot.",
-        "queued_ops": "Records that were taken and are not applied.",
-        "queued_bytes": "Their payloads.",
-        "master": "The node that is to do what one node does for a partition; 0: none.",
-        "is_throttled": "It takes nothing, because it lags.",
-        "is_frozen": "It takes nothing, because it is paused: its machine failed again and again.",
-    },
-    "StatusReply": {
-        "node_id": "Who answers.",
-        "cluster_id": "What the cluster is called.",
-        "role": "`leader`, `follower`, `candidate` or `pre_candidate`.",
-        "leader": "Who leads, as far as this node knows; 0: nobody.",
-        "leader_address": "Where that is.",
-        "term": "The term of that.",
-        "committed": "Entries of the Raft log up to here are committed.",
-        "routed": "Entries up to here have come to their partitions.",
-        "durable": "Entries up to here are durable on this node.",
-        "applied": "Entries up to here are applied in every partition.",
-        "first_index": "The oldest entry that is kept.",
-        "last_index": "The newest entry.",
-        "snapshot_index": "The newest snapshot stands here.",
-        "partition_count": "How many partitions of users there are.",
-        "queued_ops": "Records that were taken and are not applied.",
-        "queued_bytes": "Their payloads.",
-        "nodes": "The members, as this node knows them.",
-    },
-    "NodeProgress": {
-        "node_id": "Who it is.",
-        "role": "Whether it votes.",
-        "address": "Where it can be reached.",
-        "match": "It has entries of the Raft log up to here, as the leader knows.",
-        "is_active": "The leader has heard of it lately; each node says so of itself.",
-    },
-    "Members": {"voters": "Those who vote.", "learners": "Those who only get everything."},
-}
-"""What the fields of answers mean, by class; the number that an answer has on its way is nobody's business."""
 _BASES: Final = {"Log"}
 """Classes whose members are described with the class that a caller gets."""
 _INSIDE: Final = {
@@ -230,12 +185,11 @@ def _fields(cls: type) -> Iterator[str]:
     rows = []
     for number, node in enumerate(body.body):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
-            told = _RECORD if cls is Record else _ANSWERS.get(cls.__name__)
-            if told is not None and node.target.id == "id":
+            if node.target.id == "id":  # Of an answer: its number on the way is nobody's business.
                 continue
             after = body.body[number + 1] if number + 1 < len(body.body) else None
             kind = ast.unparse(node.annotation).replace("|", r"\|")
-            meaning = _text(after) if told is None else told[node.target.id]
+            meaning = _RECORD[node.target.id] if cls is Record else _text(after)
             rows.append(f"| `{node.target.id}` | `{kind}` | {_default(cls, node.target.id)} | {meaning} |")
     if rows:
         yield "\n".join(["| field | type | default | meaning |", "| --- | --- | --- | --- |", *rows, ""])

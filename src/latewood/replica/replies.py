@@ -78,10 +78,15 @@ class NodeProgress(WireMessage, frozen=True):
     """One node, as its leader knows it."""
 
     node_id: int
+    """Who it is."""
     role: Literal["voter", "learner"]
+    """Whether it votes."""
     address: str
+    """Where it can be reached."""
     match: int = 0
+    """It has entries of the Raft log up to here, as the leader knows."""
     is_active: bool = False
+    """The leader has heard of it lately; each node says so of itself."""
 
 
 class StatusReply(WireMessage, frozen=True, tag=68):
@@ -89,40 +94,70 @@ class StatusReply(WireMessage, frozen=True, tag=68):
 
     id: int
     node_id: int
+    """Who answers."""
     cluster_id: str
+    """What the cluster is called."""
     role: str
+    """`leader`, `follower`, `candidate` or `pre_candidate`."""
     leader: int
+    """Who leads, as far as this node knows; 0: nobody."""
     leader_address: str
+    """Where that is."""
     term: int
+    """The term of that."""
     committed: int
+    """Entries of the Raft log up to here are committed."""
     routed: int
+    """Entries up to here have come to their partitions."""
     durable: int
+    """Entries up to here are durable on this node."""
     applied: int
+    """Entries up to here are applied in every partition."""
     first_index: int
+    """The oldest entry that is kept."""
     last_index: int
+    """The newest entry."""
     snapshot_index: int
+    """The newest snapshot stands here."""
     partition_count: int
+    """How many partitions of users there are."""
     queued_ops: int
+    """Records that were taken and are not applied."""
     queued_bytes: int
+    """Their payloads."""
     nodes: list[NodeProgress]
+    """The members, as this node knows them."""
 
 
 class PartitionInfo(WireMessage, frozen=True):
     """One partition in figures."""
 
     partition: int
+    """Its number."""
     born: int
+    """The entry of the Raft log with its first record: one that was torn down and written anew has another."""
     first_sequence: int
+    """The oldest record that may be read."""
     next_sequence: int
+    """The number that the next record will get."""
     durable_index: int
+    """So many records, counted from 1, are durable on this node."""
     applied_index: int
+    """So many are applied."""
     applied_global: int
+    """The entry of the Raft log that was applied last."""
     snapshot_index: int
+    """So many are in the newest snapshot."""
     queued_ops: int
+    """Records that were taken and are not applied."""
     queued_bytes: int
+    """Their payloads."""
     master: int
+    """The node that is to do what one node does for a partition; 0: none."""
     is_throttled: bool
+    """It takes nothing, because it lags."""
     is_frozen: bool
+    """It takes nothing, because it is paused: its machine failed again and again."""
 
 
 class Partitions(WireMessage, frozen=True, tag=69):
@@ -144,7 +179,9 @@ class Members(WireMessage, frozen=True, tag=71):
 
     id: int
     voters: list[int]
+    """Those who vote."""
     learners: list[int]
+    """Those who only get everything."""
 
 
 class Done(WireMessage, frozen=True, tag=72):

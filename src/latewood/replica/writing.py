@@ -134,13 +134,15 @@ class Writer:
     ) -> None:
         """Propose what is new of a request: as one command, or several if it is large."""
         partition, client_id, request_id = key
-        sizes = [len(payload) for payload in payloads]
+        count, sizes = len(payloads), list(map(len, payloads))
+        size = sum(sizes)
         try:
-            indices = self._machine.parts.dispatcher.admit(partition, len(payloads), sum(sizes), now_ns)
+            indices = self._machine.parts.dispatcher.admit(partition, count, size, now_ns)
         except Overloaded as error:
             answering(overloaded(error))
             return
-        parts = list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
+        is_small = size <= ENTRY_BYTES_MAX and count <= ENTRY_RECORDS_MAX
+        parts = [range(count)] if is_small else list(chunks(sizes, ENTRY_RECORDS_MAX, ENTRY_BYTES_MAX))
         pending = Pending(key, [*known, *indices], len(parts), indices[0], [answering])
         self._pending[key] = pending
         name = request_name(client_id, request_id)
