@@ -83,7 +83,7 @@ class MortalFS(DroppedSyncFS):
             self._live()
         if self.operations == self.fails_at and self.failure is not None:
             self.failed = f"{op} {' -> '.join(map(str, paths))}"
-            raise self.failure
+            raise self.failure.with_traceback(None)  # A longer one each time would keep every disk before this.
         with super().changing(op, *paths):
             yield
 
