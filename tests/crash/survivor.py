@@ -8,6 +8,7 @@ from latewood import LatewoodError, LogOptions, NotFoundError, Queue, Record
 from latewood.log.layout import Layout
 from latewood.log.pointer import load_pointer
 from latewood.testing import CrashFS, FakeClock
+from latewood.testing.node import Inode, Node
 from tests.crash.story import ROOT, SMALL, Bounds, Promise, Story
 
 _NEW_RECORDS: Final = 3
@@ -16,6 +17,26 @@ _NEW_RECORDS: Final = 3
 
 class Violation(AssertionError):
     """A survivor broke a promise."""
+
+
+class Seen:
+    """The disks of one scene that were looked at, each with what it owed: the same one needs no second look."""
+
+    def __init__(self) -> None:
+        self._states: set[tuple[object, int]] = set()
+
+    def is_new(self, survivor: CrashFS) -> bool:
+        """Say whether none was like this one, and remember it."""
+        count = len(self._states)
+        self._states.add((survivor.note, _fingerprint(survivor.root)))
+        return len(self._states) > count
+
+
+def _fingerprint(node: Node) -> int:
+    """Equal trees have equal ones; 64 bits, so for all that tests will see, unequal ones differ."""
+    if isinstance(node, Inode):
+        return hash(node.content())
+    return hash(frozenset((name, _fingerprint(child)) for name, child in node.entries.items()))
 
 
 _OPENED = itertools.count(1)
@@ -132,4 +153,4 @@ def violation(survivor: CrashFS, options: LogOptions = SMALL) -> Exception | Non
     return None
 
 
-__all__ = ["Bounds", "Story", "Violation", "check", "look", "open_again", "require", "violation"]
+__all__ = ["Bounds", "Seen", "Story", "Violation", "check", "look", "open_again", "require", "violation"]

@@ -16,7 +16,7 @@ import latewood
 from latewood import LatewoodError
 from tests.crash.mortal import MortalFS
 from tests.crash.scenes import SCENES, bounds_of, cuts
-from tests.crash.survivor import Violation, open_again, violation
+from tests.crash.survivor import Seen, Violation, open_again, violation
 from tests.crash.test_death import die, rehearse
 
 
@@ -124,12 +124,12 @@ def _cut(site: str, catch: Catch) -> Exception | None:
 
 
 def _death(site: str, catch: Catch) -> Exception | None:
-    scene, within = SCENES[catch.scene], catch.how == "death within"
+    scene, within, seen = SCENES[catch.scene], catch.how == "death within", Seen()
     with bounds_of(scene):
         rehearsal = rehearse(scene)
         for number in rehearsal.directories if within else range(1, rehearsal.operations + 1):
             try:
-                die(scene, number, limit=6, within=within, dropped_site=site)
+                die(scene, number, 6, seen, within=within, dropped_site=site)
             except (Violation, LatewoodError) as error:
                 return error
     return None
