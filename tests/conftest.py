@@ -1,10 +1,11 @@
-"""What every test shares: the `--campaign` switch and how hard Hypothesis tries.
+"""What every test shares: the `--campaign` switch, how hard Hypothesis tries, and what is slow.
 
 Ordinary runs are deterministic, so that a red build is red again when it is repeated.  A campaign draws new
 examples every time, and many more of them.
 """
 
 import signal
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,10 @@ settings.register_profile(
 settings.register_profile("campaign", settings.get_profile("steady"), derandomize=False, max_examples=2_000)
 
 
+STARTERS: Final = {"moto", "spark", "weed", "without_java"}
+"""Fixtures that start Spark, a server or the demo: whoever asks for one is slow."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", action="store_true", help="search for hours, not minutes: `make crash`")
 
@@ -26,6 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # A shell started us in the background: children inherit it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.load_profile("campaign" if config.getoption("--campaign") else "steady")
+
+
+@pytest.hookimpl(tryfirst=True)  # Before `-m` chooses.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -102,6 +102,7 @@ def test_the_demo_adds_up_exactly_once_on_spark(tmp_path: Path) -> None:
     assert not {name for name in left if name.startswith("latewood-")}
 
 
+@pytest.mark.slow
 def test_a_demo_that_lost_an_acknowledged_batch_exits_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -286,6 +286,7 @@ def test_an_encrypted_chunk_needs_its_key(tmp_path: Path) -> None:
         open_chunk(yard.fs, tmp_path / "gone")
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -157,6 +157,7 @@ def test_a_missing_key_and_a_wrong_one_are_told_from_damage() -> None:
         decrypted(raw, KeyRing({"old": b"?" * 32}, "old"))
 
 
+@pytest.mark.slow
 @given(
     st.builds(
         crypt.CryptHeader,

@@ -93,6 +93,7 @@ def test_a_server_that_is_away_is_unavailable() -> None:
     assert {type(error) for error in every_call(tier_at(f"http://127.0.0.1:{port}"))} == {TierUnavailable}
 
 
+@pytest.mark.slow
 def test_a_server_that_never_answers_is_unavailable_in_time() -> None:
     with answering(None) as endpoint:
         assert {type(error) for error in every_call(tier_at(endpoint, retries_max=0))} == {TierUnavailable}

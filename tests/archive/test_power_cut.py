@@ -78,6 +78,7 @@ SCENES: Final = {
 Scene = tuple[Callable[[CrashFS], None], Callable[[CrashFS], None]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES)
 def test_a_power_cut_at_any_step_shows_nothing_half(scene: Scene) -> None:
     action, check = scene

@@ -188,6 +188,7 @@ def test_watch_of_a_finished_job_says_how_it_ended(path: Path) -> None:
     assert "there is no job 99" in complaint("jobs", "watch", path, "99", code=3)
 
 
+@pytest.mark.slow
 def test_a_terminal_is_drawn_over_while_jobs_are_watched(path: Path, module: str) -> None:
     with process("jobs", "watch", path, "2", "3", "--format", "jsonl") as watch:
         watch.lines(2)

@@ -161,6 +161,7 @@ def arguments(text: str, path: Path) -> list[str | Path]:
     return [path if word == "@" else word for word in text.split()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", COMMANDS)
 def test_a_command_meets_every_kind_of_path(home: Path, text: str) -> None:
     codes = COMMANDS[text]._asdict()

@@ -32,10 +32,10 @@ def titles(picture: ET.Element) -> str:
     return "\n".join(title.text or "" for title in picture.iter(f"{SVG}title"))
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    """A store with records in every tier, readers, and an empty database."""
-    root = make_store(tmp_path / "lake", "--segment-bytes", "4096", archive=True)
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with records in every tier, readers, and an empty database; not to be changed."""
+    root = make_store(tmp_path_factory.mktemp("picture") / "lake", "--segment-bytes", "4096", archive=True)
     for moves in (("flush", "archive", "evict"), ("flush", "archive"), ("flush",), ()):
         fill(root, range(150))
         for move in moves:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint, ok, process, row, rows, run
 
+pytestmark = pytest.mark.slow
 COMMAND = " ".join(PROGRAM)
 
 

@@ -131,6 +131,7 @@ def test_retain_keeps_what_a_reader_wants(tmp_path: Path) -> None:
     assert payloads(lake) == expected(range(50))
 
 
+@pytest.mark.slow
 def test_evict_asks(lake: Path) -> None:
     ok("flush", lake, "--wait")
     ok("archive", lake, "--wait")

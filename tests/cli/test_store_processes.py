@@ -11,6 +11,8 @@ from latewood.runtime import Store
 from tests.cli.shell import complaint, ok, process, row, rows
 from tests.cli.store_kit import expected, fill, make_store, payloads
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
@@ -89,7 +91,6 @@ def at_work(lake: Path, pid: int) -> set[str]:
     return {one["kind"] for one in rows("jobs", "ls", lake, "--state", "in-flight")}
 
 
-@pytest.mark.slow
 def test_nothing_is_lost_or_there_twice_after_work_was_killed(lake: Path) -> None:
     numbers = range(30_000)
     fill(lake, numbers)

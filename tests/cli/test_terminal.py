@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.shell import CTRL_C, ok, on_terminal, row, rows
 
+pytestmark = pytest.mark.slow
 BOLD = "\x1b[1m"
 CTRL_D = "\x04"
 QUESTION = "[y/N]: "

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -113,4 +114,4 @@ class Alike(RuleBasedStateMachine):
 
 
 Alike.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
-TestAlike = Alike.TestCase
+TestAlike = pytest.mark.slow(Alike.TestCase)

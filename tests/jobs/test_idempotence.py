@@ -81,11 +81,13 @@ def picture(directory: Path, catalog: Catalog) -> object:
     return files, list(catalog.scan_chunks(DB)), catalog.generation(Component.WAL)
 
 
+@pytest.mark.slow
 def test_a_handler_killed_at_any_step_and_run_again_ends_in_the_same_state(tmp_path: Path) -> None:
     steps = prove_idempotent(tmp_path, good, picture, {"name": "seven"})
     assert steps == ["begin the draft", "write a", "write b", "write c", "publish", "tell of progress", "complete"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handler", [appends, counts])
 def test_a_handler_that_is_not_idempotent_is_found(tmp_path: Path, handler: Maker) -> None:
     with pytest.raises(AssertionError, match="ends elsewhere"):

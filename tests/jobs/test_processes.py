@@ -7,11 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from latewood.catalog import Catalog
 from latewood.jobs import JobManager
 from tests.jobs.kit import DB, DB_2, KIND, OPTIONS, check_sound, make_databases, states
 from tests.patience import SECONDS_MAX
 
+pytestmark = pytest.mark.slow
 JOBS: Final = 60
 ROOT: Final = Path(__file__).parents[2]
 CONTENDER: Final = """

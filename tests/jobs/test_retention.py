@@ -83,6 +83,7 @@ def test_a_repair_that_failed_is_kept_for_its_gate(manager: JobManager, catalog:
     assert states(manager) == {broken: "AwaitingRepair", repair.job_id: "FailedPermanent"}
 
 
+@pytest.mark.slow
 def test_silent_cursors_go_only_when_asked_and_changes_go_with_them(
     manager: JobManager, catalog: Catalog, clock: FakeClock
 ) -> None:

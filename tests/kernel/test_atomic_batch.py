@@ -125,6 +125,7 @@ def test_no_call_comes_between_the_stores(function: Callable[..., Any]) -> None:
     assert not [name for name in between if "CALL" in name or "JUMP" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.usefixtures("twins")
 @pytest.mark.parametrize("there", ["native", "pure"])

@@ -64,6 +64,7 @@ def large() -> Iterator[mmap.mmap]:
         yield room
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 1])
 def test_a_damaged_length_is_damage_however_large_it_is(large: mmap.mmap, before: int) -> None:
     """Native alone: the pure twin would copy 2 GiB to say the same."""
@@ -75,6 +76,7 @@ def test_a_damaged_length_is_damage_however_large_it_is(large: mmap.mmap, before
     assert found[:3] == (before, at, NATIVE.BAD)
 
 
+@pytest.mark.slow
 def test_a_sound_record_that_no_column_holds_is_an_error_of_its_own(large: mmap.mmap) -> None:
     with memoryview(large)[8 : 24 + LARGE] as body:
         mark = NATIVE.crc32c(body, LARGE)

@@ -122,6 +122,7 @@ def start_echo(name: str, path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)  # less than one missed wake would take
 @pytest.mark.usefixtures("twins")
 @pytest.mark.parametrize("there", ["native", "pure"])

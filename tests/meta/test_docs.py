@@ -77,6 +77,7 @@ def test_no_two_choices_share_a_number() -> None:
     assert len(numbers) == len(set(numbers))
 
 
+@pytest.mark.slow
 def test_what_the_readme_shows_works(tmp_path: Path) -> None:
     assert any(fence.info == "python" for fence in markdown.fences((ROOT / "README.md").read_text()))
     result = run_page(ROOT / "README.md", tmp_path)

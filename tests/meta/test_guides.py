@@ -37,6 +37,7 @@ BOUNDS: Final = {
 OPERATING: Final = ROOT / "docs" / "guide" / "operating.md"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_what_a_page_shows_works(page: Path, tmp_path: Path) -> None:
     result = run_page(page, tmp_path)

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+pytestmark = pytest.mark.slow
 HEAVY: Final = ("asyncio", "click", "ctypes", "lmdb", "numpy", "pandas", "pyarrow", "pyspark", "rich")
 
 

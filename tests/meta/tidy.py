@@ -6,6 +6,7 @@ A function's length is what a reader must hold in mind: from its `def` to its la
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,7 +28,7 @@ class Function(NamedTuple):
 
 def functions(source: str, path: str) -> Iterator[Function]:
     """Every function in a module, nested ones too, as `path:Class.name`."""
-    yield from _functions_in(ast.parse(source), f"{path}:")
+    yield from _functions_in(_parsed(source), f"{path}:")
 
 
 def long_functions(source: str, path: str) -> set[str]:
@@ -45,7 +46,7 @@ def module_problems(source: str, path: str) -> list[str]:
     lines = len(source.splitlines())
     if lines > MODULE_LINES_MAX:
         problems.append(f"{path}: {lines} lines, at most {MODULE_LINES_MAX}")
-    if ast.get_docstring(ast.parse(source)) is None:
+    if ast.get_docstring(_parsed(source)) is None:
         problems.append(f"{path}: no docstring")
     if _NOTHING_NAMES & set(Path(path).with_suffix("").parts):
         problems.append(f"{path}: the name says nothing about what is inside")
@@ -56,6 +57,11 @@ def leftovers(source: str, path: str) -> list[str]:
     """Notes to oneself that belong in an issue."""
     found = ((number, _LEFTOVER.search(line)) for number, line in enumerate(source.splitlines(), 1))
     return [f"{path}:{number}: {match[1]}" for number, match in found if match]
+
+
+@cache  # Three tests look at every module.
+def _parsed(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _functions_in(node: ast.AST, prefix: str) -> Iterator[Function]:

@@ -205,6 +205,7 @@ class JobsMachine(RuleBasedStateMachine):
         return new[0] if new else 0
 
 
+@pytest.mark.slow
 def test_jobs_do_what_the_model_does(*, campaign: bool) -> None:
     search(JobsMachine, campaign=campaign)
 

@@ -86,6 +86,7 @@ async def write_all(
     assert cluster.spread < REQUEST_WINDOW
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     faults=st.lists(st.sampled_from([fault for fault in Fault if fault is not Fault.MUTE]), max_size=25),

@@ -133,6 +133,7 @@ def check_goes_on(survivor: CrashFS) -> None:
     assert again.recover().hard_state == HardState(9, 1, store.last_index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tear_bytes", [512, 4096])
 @pytest.mark.parametrize("tell", [plain, overwrite, compaction, installation, vote])
 def test_a_power_cut_loses_nothing_that_was_synced(tell: Callable[[Story], None], tear_bytes: int) -> None:

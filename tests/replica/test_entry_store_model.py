@@ -1,5 +1,6 @@
 """Random lives of a parent log, with reopenings and power cuts, against a list of entries."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -118,4 +119,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 StoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
-TestParentLog = StoreMachine.TestCase
+TestParentLog = pytest.mark.slow(StoreMachine.TestCase)

@@ -166,6 +166,7 @@ def test_whoever_waits_for_a_machine_is_told_while_a_snapshot_is_taken(tmp_path:
     asyncio.run(story())
 
 
+@pytest.mark.slow
 def test_partitions_of_machines_are_shortened_behind_the_parent_log_and_after_a_restart(tmp_path: Path) -> None:
     def factory(key: int) -> Tally | LogMachine:
         return Tally(key) if key == 2 else LogMachine(key)

@@ -146,6 +146,7 @@ def check(survivor: CrashFS) -> None:
     node.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tell", [some_writes, some_bundles, a_teardown, a_compaction, a_compaction_of_partitions])
 def test_a_power_cut_at_any_step_changes_no_partition(tell: Callable[[Teller], None], campaign: bool) -> None:  # noqa: FBT001
     fs, count = CrashFS(tear_bytes=512 if tell is some_bundles else 4096), 0

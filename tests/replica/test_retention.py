@@ -227,6 +227,7 @@ def test_a_damaged_reader_beside_the_cluster_stops_deletion() -> None:
     assert partition.first_index == 1
 
 
+@pytest.mark.slow
 def test_a_power_cut_while_records_are_dropped_loses_none_that_stay() -> None:
     fs = CrashFS(tear_bytes=4096)
     node = log_with(40, fs)

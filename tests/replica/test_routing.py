@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ class Story:
         )
 
 
+@pytest.mark.slow
 @given(steps)
 def test_the_quick_way_and_the_careful_one_come_to_the_same(story: Steps) -> None:
     quick, careful = Story(Node), Story(Careful)

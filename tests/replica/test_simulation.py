@@ -58,6 +58,7 @@ def test_a_planted_bug_is_caught_on_a_model_of_a_disk(bug: Bug) -> None:
     assert catch(bug, range(CAUGHT_MAX), "model") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["log", "model"])
 @pytest.mark.parametrize("seed", [7, 8])
 def test_a_seed_replays_identically(seed: int, store: Store) -> None:

@@ -262,6 +262,7 @@ def test_a_transfer_goes_on_where_it_broke_off() -> None:
     assert SnapshotReceiver(later, FakeClock(), DIRECTORY, 40, 1).is_complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tear_bytes", [512, 4096])
 def test_a_power_cut_during_a_transfer_leaves_all_or_none(tear_bytes: int) -> None:
     leader, fs = leader_with_snapshot(), CrashFS(tear_bytes=tear_bytes)
@@ -278,6 +279,7 @@ def test_a_power_cut_during_a_transfer_leaves_all_or_none(tear_bytes: int) -> No
         assert count > 10
 
 
+@pytest.mark.slow
 def test_a_power_cut_during_an_installation_leaves_a_node_that_can_go_on() -> None:
     leader, fs = leader_with_snapshot(), CrashFS(tear_bytes=4096)
     lagging = Node(fs)

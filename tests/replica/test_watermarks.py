@@ -102,6 +102,7 @@ def test_watermarks_agree_with_every_entry_by_itself(story: Steps) -> None:
     live(History(Watermarks()), story)
 
 
+@pytest.mark.slow
 @given(steps)
 def test_truncation_comes_to_the_end_once_all_is_done(story: Steps) -> None:
     history = History(Watermarks())

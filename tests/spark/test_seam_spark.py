@@ -254,6 +254,7 @@ def check_copy(copy: Path, db: Database) -> None:
     assert len(payloads) == sum(ends(db).values())
 
 
+@pytest.mark.slow
 def test_what_was_flushed_is_in_the_next_look_of_a_stream(tmp_path: Path, *, campaign: bool) -> None:
     """A stream's end comes from the log alone: whoever looks after a flush sees all of it, whatever rolls meanwhile."""
     stream = StreamReader(parse_options({"path": str(tmp_path / "log")}, streaming=True), StructType())
@@ -286,11 +287,13 @@ def found_in(path: Path) -> dict[int, Figures]:
 APPENDED: Final = {0: 10 * BATCH, 1: 10 * BATCH}
 
 
+@pytest.mark.slow
 def test_a_read_that_is_planned_across_a_flush_is_whole(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flush_between(still, monkeypatch)
     assert torn(found_in(still), APPENDED) == []
 
 
+@pytest.mark.slow
 def test_looking_at_the_catalog_before_the_log_would_be_seen(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flush_between(still, monkeypatch)
     monkeypatch.setattr(survey.Shard, "see", lambda *_: None)

@@ -21,6 +21,7 @@ from latewood.testing import FakeClock
 from tests.crash.mortal import Killed, MortalFS
 from tests.spark.sink_story import QUERY, committer, expected, logged, make_target, rows_of, stage
 
+pytestmark = pytest.mark.slow
 BEFORE: Final = rows_of("before", each=2)
 FIRST: Final = rows_of("first")
 SECOND: Final = rows_of("second")

@@ -24,6 +24,7 @@ from tests.spark.test_sink_crash import (
     retry,
 )
 
+pytestmark = pytest.mark.slow
 OTHER: Final = "5f0c2c0e-0000-4000-8000-000000000002"
 Scene = Callable[[], None]
 

@@ -280,6 +280,7 @@ def legal_contents(seen: list[bytes]) -> set[bytes]:
     return {whole[: len(state)] for whole in wholes for state in seen}
 
 
+@pytest.mark.slow
 @given(st.lists(operations, max_size=6))
 @settings(max_examples=300)
 def test_the_states_are_those_of_a_simple_model(steps: list[tuple[str, int, int]]) -> None:

@@ -269,6 +269,7 @@ name_steps = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(name_steps, max_size=7))
 @settings(max_examples=300)
 def test_the_states_are_those_of_their_definition(steps: list[tuple[str, str, str]]) -> None:

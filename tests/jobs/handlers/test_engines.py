@@ -143,6 +143,7 @@ def test_a_planted_staging_in_place_shows(tmp_path: Path, monkeypatch: pytest.Mo
             lake.check_no_orphan()
 
 
+@pytest.mark.slow
 def test_a_planted_staging_that_is_not_swept_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("latewood.jobs.handlers.orphans.job_of_staging", lambda _: None)
     with pytest.raises(AssertionError):

@@ -189,6 +189,7 @@ BUGS: Final[dict[Patch, Check]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_shows(tmp_path: Path, bug: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     bug(monkeypatch)
