@@ -15,8 +15,10 @@ CARGO := $(shell command -v cargo 2>/dev/null)
 NATIVE_SOURCES := $(shell find native -name target -prune -o -type f \( -name '*.rs' -o -name 'Cargo.toml' \) -print)
 NATIVE_PRESENT := ls src/latewood/_native*.so >/dev/null 2>&1
 
-# What the pure Python kernel must be able to carry as well as the native one.
-PURE_TESTS := tests/kernel tests/segment tests/log tests/queue tests/meta/test_native_present.py
+# What the pure Python kernel must be able to carry as well as the native one.  Most tests of the kernel try both twins
+# in every run, whichever is picked; these ask for the one that is.
+PURE_KERNEL_TESTS := $(addprefix tests/kernel/,test_choice.py test_commands.py test_twins.py)
+PURE_TESTS := $(PURE_KERNEL_TESTS) tests/segment tests/log tests/queue tests/meta/test_native_present.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo cluster test check bench crash chaos simulate format api clean
@@ -40,7 +42,7 @@ endif
 	$(PYTEST) $(PARALLEL)
 	LATEWOOD_PURE=1 $(PYTEST) $(PARALLEL) $(PURE_TESTS)
 
-check: setup ## Formatting, lint, types, import layers and quick tests: about a minute
+check: setup ## Formatting, lint, types, import layers and unit tests: about a minute
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
