@@ -1,6 +1,7 @@
 """A disk that needs no sync, for tests that make many stores; where there is none, any will do."""
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,7 @@ def quick_disk(directory: Path) -> Iterator[Path]:
     if not _MEMORY.is_dir():
         yield directory
         return
-    made = _MEMORY / f"latewood-{directory.parent.name}-{directory.name}"
-    made.mkdir()
+    made = Path(tempfile.mkdtemp(prefix=f"latewood-{directory.name}-", dir=_MEMORY))
     try:
         yield made
     finally:
