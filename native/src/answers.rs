@@ -14,8 +14,11 @@ const NAME: usize = ID + 8;
 type ClientId = [u8; ID];
 /// From an index up to before another.
 type Run = (u64, u64);
-/// A client as it is stored: id, highest request, its last time, and of each request the runs of its records.
-type Stored = (Vec<u8>, u64, u64, Vec<(u64, Vec<Run>)>);
+/// As many requests as the last number says, from the first on; each has as many records as the third says, and they are
+/// neighbours, from the index on that is the second.
+type Stretch = (u64, u64, u64, u64);
+/// A client as it is stored: id, highest request, its last time, stretches, and requests that are not in one.
+type Stored = (Vec<u8>, u64, u64, Vec<Stretch>, Vec<(u64, Vec<Run>)>);
 
 /// What is remembered of one client.
 #[derive(Default)]
@@ -26,26 +29,47 @@ struct Client {
     begun: u64,
     /// When it was last heard of, counted in commands.
     turn: u64,
-    /// (request, run), the lowest request first; those in front may be too old.
-    requests: VecDeque<(u64, Run)>,
-    /// All runs of those requests that have several.
-    broken: BTreeMap<u64, Vec<Run>>,
+    /// What came in order, the lowest request first; the first may be too old.
+    stretches: VecDeque<Stretch>,
+    /// All runs of the requests that came late, or in pieces: they count, whatever a stretch says.
+    odd: BTreeMap<u64, Vec<Run>>,
 }
 
 impl Client {
     fn note(&mut self, request: u64, run: Run, window: u64) {
         if request > self.highest {
             self.highest = request;
-            self.requests.push_back((request, run)); // Mostly, and then nothing else is looked at.
+            self.follow(request, run);
+            self.forget(window);
         } else if !self.is_too_old(request, window) {
-            match self.requests.binary_search_by_key(&request, |one| one.0) {
-                Err(at) => self.requests.insert(at, (request, run)),
-                Ok(at) => self.prolong(at, run),
+            let known = self.find(request);
+            let runs = self.odd.entry(request).or_insert(known);
+            match runs.last_mut() {
+                Some(last) if last.1 == run.0 => last.1 = run.1,
+                _ => runs.push(run),
             }
         }
-        if self.requests.len() as u64 > window {
-            let oldest = self.requests.pop_front().expect("there are several").0;
-            self.broken.remove(&oldest);
+    }
+
+    /// Add a request behind all others.
+    fn follow(&mut self, request: u64, (start, stop): Run) {
+        let each = stop.saturating_sub(start);
+        if let Some((first, begin, of_each, count)) = self.stretches.back_mut()
+            && (first.wrapping_add(*count), begin.wrapping_add(*count * *of_each), *of_each) == (request, start, each)
+        {
+            *count += 1;
+        } else {
+            self.stretches.push_back((request, start, each, 1));
+        }
+    }
+
+    /// Forget whatever is too old.
+    fn forget(&mut self, window: u64) {
+        while self.stretches.front().is_some_and(|(first, _, _, count)| self.is_too_old(first + (count - 1), window)) {
+            self.stretches.pop_front();
+        }
+        while self.odd.first_key_value().is_some_and(|(request, _)| self.is_too_old(*request, window)) {
+            self.odd.pop_first();
         }
     }
 
@@ -54,26 +78,25 @@ impl Client {
         request.saturating_add(window) <= self.highest
     }
 
-    fn prolong(&mut self, at: usize, run: Run) {
-        let (request, only) = self.requests[at];
-        let runs = self.broken.entry(request).or_insert_with(|| vec![only]);
-        match runs.last_mut() {
-            Some(last) if last.1 == run.0 => last.1 = run.1,
-            _ => runs.push(run),
-        }
-        if let [one] = runs[..] {
-            self.requests[at].1 = one;
-            self.broken.remove(&request);
-        }
-    }
-
-    fn runs(&self, (request, only): &(u64, Run)) -> Vec<Run> {
-        self.broken.get(request).map_or_else(|| vec![*only], Clone::clone)
-    }
-
     fn find(&self, request: u64) -> Vec<Run> {
-        let found = self.requests.binary_search_by_key(&request, |one| one.0);
-        found.map_or_else(|_| Vec::new(), |at| self.runs(&self.requests[at]))
+        if let Some(runs) = self.odd.get(&request) {
+            return runs.clone();
+        }
+        let behind = self.stretches.partition_point(|stretch| stretch.0 <= request);
+        let Some(at) = behind.checked_sub(1) else { return Vec::new() };
+        let (first, start, each, count) = self.stretches[at];
+        let place = request - first;
+        if place < count { vec![(start + place * each, start + (place + 1) * each)] } else { Vec::new() }
+    }
+
+    /// The stretches without what is too old.
+    fn known(&self, window: u64) -> Vec<Stretch> {
+        let oldest = self.highest.saturating_add(1).saturating_sub(window);
+        let cut = |&(first, start, each, count): &Stretch| {
+            let gone = oldest.saturating_sub(first);
+            (first + gone, start + gone * each, each, count - gone)
+        };
+        self.stretches.iter().map(cut).collect()
     }
 }
 
@@ -224,9 +247,9 @@ impl AnswerTable {
         let found = PyList::empty(py);
         for id in self.partitions.get(&partition).into_iter().flat_map(|answers| answers.order.values()) {
             if let Some(client) = self.client(partition, id) {
-                let known = client.requests.iter().filter(|one| !client.is_too_old(one.0, self.bounds.window));
-                let requests: Vec<_> = known.map(|one| (one.0, client.runs(one))).collect();
-                found.append((PyBytes::new(py, id), client.highest, client.last_ns, requests))?;
+                let odd: Vec<_> = client.odd.iter().map(|(request, runs)| (*request, runs.clone())).collect();
+                let known = client.known(self.bounds.window);
+                found.append((PyBytes::new(py, id), client.highest, client.last_ns, known, odd))?;
             }
         }
         Ok(found)
@@ -235,15 +258,10 @@ impl AnswerTable {
     /// Take what was stored of a partition.
     fn restore(&mut self, partition: u64, stored: Vec<Stored>) {
         let mut answers = Answers::default();
-        for (id, highest, last_ns, requests) in stored {
+        for (id, highest, last_ns, stretches, odd) in stored {
             let Some(id) = to_id(&id) else { continue };
             let client = answers.hear_of(id, last_ns);
-            for (request, runs) in requests {
-                for run in runs {
-                    client.note(request, run, self.bounds.window);
-                }
-            }
-            client.highest = client.highest.max(highest);
+            (client.highest, client.stretches, client.odd) = (highest, stretches.into(), odd.into_iter().collect());
         }
         self.partitions.insert(partition, answers);
     }

@@ -149,7 +149,9 @@ def _place_commands(
     placed: list[tuple[int, int, int, int]],
 ) -> int: ...
 
-_StoredClientValue: TypeAlias = tuple[bytes, int, int, list[tuple[int, list[tuple[int, int]]]]]
+_StoredClientValue: TypeAlias = tuple[
+    bytes, int, int, list[tuple[int, int, int, int]], list[tuple[int, list[tuple[int, int]]]]
+]
 
 @final
 class _AnswerTable:

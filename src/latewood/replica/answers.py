@@ -10,7 +10,8 @@ was lost with its leader the beginning is known: a repetition appends what is mi
 Clients are bounded too.  One that has been silent for `CLIENT_SILENT_NS`, by the times of the entries, is forgotten: a
 client gives up well before that.
 
-The table itself is native: every command is noted on every node.
+The table itself is native: every command is noted on every node.  What comes in order takes no room: a thousand
+requests of one record each, with nobody's between them, are one stretch.
 """
 
 import struct
@@ -44,8 +45,10 @@ class _StoredClient(msgspec.Struct, frozen=True, array_like=True):
     client_id: bytes
     highest: int
     last_ns: int
-    runs: list[tuple[int, list[tuple[int, int]]]]
-    """For each request where its records begin and end, in order."""
+    stretches: list[tuple[int, int, int, int]]
+    """(request, start, each, count): so many requests, of so many neighbouring records each, from that index on."""
+    odd: list[tuple[int, list[tuple[int, int]]]]
+    """Requests that came late or in pieces, and where each begins and ends; they count, whatever a stretch says."""
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -103,4 +106,4 @@ class AnswerBook:
         """Take what a snapshot holds of a partition."""
         if raw := b"".join(pieces):
             stored = _DECODER.decode(raw)
-            self._table.restore(partition_id, [(one.client_id, one.highest, one.last_ns, one.runs) for one in stored])
+            self._table.restore(partition_id, [msgspec.structs.astuple(one) for one in stored])
