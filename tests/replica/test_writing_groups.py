@@ -3,9 +3,9 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from latewood.format.entry import Command, decode_commands
+from latewood.format.entry import Command, decode_commands, encode_command
 from latewood.replica.answers import request_name
-from latewood.replica.bundle import ENTRY_COMMANDS_MAX
+from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_RECORDS_MAX
 from latewood.replica.grouping import GroupReplies
 from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
 from latewood.replica.requests import PARTITION_MAX, PartitionAppend
@@ -108,6 +108,19 @@ def test_a_large_group_is_several_entries() -> None:
         await asyncio.sleep(0)
         assert [len(one.places) for one in sent] == [ENTRY_COMMANDS_MAX, 3]
         assert [place for one in sent for place in one.places] == list(range(count))
+
+    at_a_desk(act)
+
+
+def test_an_entry_is_bounded_also_if_there_is_hardly_anything_in_the_records() -> None:
+    async def act(desk: Desk) -> None:
+        partitions = range(10, 24)
+        for partition in partitions:
+            desk.node.write_together((partition, [b"first"]), request=request_name(CLIENT, 1))
+        desk.append(*((partition, 2, ENTRY_RECORDS_MAX) for partition in partitions))
+        assert sum(len(commands) for commands, _ in desk.proposed) == len(partitions)
+        sizes = [len(b"".join(map(encode_command, commands))) for commands, _ in desk.proposed]
+        assert ENTRY_BYTES_MAX // 2 < max(sizes) <= ENTRY_BYTES_MAX
 
     at_a_desk(act)
 

@@ -87,14 +87,14 @@ class PendingGroup:
         self.places: list[int] = []
         """Of the requests in the message that brought them."""
         self.size = 0
-        """Bytes of their records."""
+        """Bytes of the commands."""
         self._is_done = False
         self._joined: list[tuple[int, Answering]] = []
         """Repetitions, and of which of them."""
         self._found: dict[tuple[int, int], int] | None = None
 
     def add(self, place: int, command: PlainCommand, size: int) -> None:
-        """Add a request of `size` bytes."""
+        """Add a request, whose command has `size` bytes."""
         self.places.append(place)
         self.commands.append(command)
         self.size += size

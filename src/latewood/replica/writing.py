@@ -8,11 +8,11 @@ are reserved before Raft sees them.  Owned by the event loop's thread, and by it
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import Overloaded
-from latewood.format.entry import VERSION, Action, Command, encode_command
+from latewood.format.entry import COMMAND_SIZE, VERSION, Action, Command, encode_command
 from latewood.replica.answers import CLIENTS_MAX, request_name
 from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_RECORDS_MAX
 from latewood.replica.dispatch import chunks
@@ -22,6 +22,8 @@ from latewood.replica.pending import Answering, Key, Pending, PendingGroup, Prop
 from latewood.replica.replies import NotLeader, Refused
 from latewood.replica.requests import CLIENT_ID_BYTES, PARTITION_MAX, REQUEST_MAX, PartitionAppend
 from latewood.replica.routing import SegmentedStateMachine
+
+_HEAD_BYTES: Final = COMMAND_SIZE + len(request_name(bytes(CLIENT_ID_BYTES), 0))
 
 
 class WriteRequest(NamedTuple):
@@ -101,7 +103,7 @@ class Writer:
             partition, request_id, payloads = one.partition, one.request_id, one.payloads
             count = len(payloads)
             size = len(payloads[0]) if count == 1 else sum(map(len, payloads))
-            if len(group.commands) >= ENTRY_COMMANDS_MAX or group.size + size > ENTRY_BYTES_MAX:
+            if len(group.commands) >= ENTRY_COMMANDS_MAX or group.size + size + 4 * count > ENTRY_BYTES_MAX:
                 group = self._propose_group(group, now_ns, replies)
             if (
                 0 < count <= ENTRY_RECORDS_MAX
@@ -113,7 +115,7 @@ class Writer:
                 and begin(partition, client_id, request_id)
                 and (first := reserve(partition, count, size, now_ns))
             ):
-                group.add(place, (partition, first, payloads, request_id), size)
+                group.add(place, (partition, first, payloads, request_id), size + 4 * count + _HEAD_BYTES)
             else:  # What has its indices already is to be in the log before it.
                 group = self._propose_group(group, now_ns, replies)
                 request = WriteRequest(partition, client_id, request_id, payloads)
