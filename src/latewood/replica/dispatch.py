@@ -302,10 +302,16 @@ class Dispatcher:
                 self.record_applied(partition_id, last)
                 continue
             if backlog.stretches:
-                if backlog.stretches[0][:2] != (first, last):
+                admitted_first, admitted_last, size, _ = backlog.stretches[0]
+                if admitted_first != first or admitted_last != last:
                     self.record_applied(partition_id, last)
                     continue
-                self._drop(backlog, backlog.stretches.popleft())
+                backlog.stretches.popleft()  # Mostly: what was admitted together comes together.
+                ops = last - first + 1
+                backlog.ops -= ops
+                backlog.bytes -= size
+                self._ops -= ops
+                self._bytes -= size
             backlog.applied = backlog.committed = last
             backlog.is_throttled = False
             if last >= backlog.next_index:
