@@ -75,7 +75,7 @@ impl Client {
 
     /// Whether nobody can tell any more what became of a request.
     const fn is_too_old(&self, request: u64, window: u64) -> bool {
-        request.saturating_add(window) <= self.highest
+        self.highest.saturating_sub(request) >= window
     }
 
     fn find(&self, request: u64) -> Vec<Run> {
@@ -91,7 +91,7 @@ impl Client {
 
     /// The stretches without what is too old.
     fn known(&self, window: u64) -> Vec<Stretch> {
-        let oldest = self.highest.saturating_add(1).saturating_sub(window);
+        let oldest = self.highest.saturating_sub(window - 1);
         let cut = |&(first, start, each, count): &Stretch| {
             let gone = oldest.saturating_sub(first);
             (first + gone, start + gone * each, each, count - gone)
@@ -107,11 +107,15 @@ struct Answers {
     /// Who was heard of when: the one that was silent longest first.
     order: BTreeMap<u64, ClientId>,
     turn: u64,
+    /// Up to which request clients had begun that were forgotten meanwhile: what is on its way is still recognized.
+    left: BTreeMap<ClientId, u64>,
 }
 
 impl Answers {
     fn hear_of(&mut self, id: ClientId, timestamp_ns: u64) -> &mut Client {
-        let client = self.clients.entry(id).or_default();
+        let left = &mut self.left;
+        let anew = || Client { begun: left.remove(&id).unwrap_or(0), ..Client::default() };
+        let client = self.clients.entry(id).or_insert_with(anew);
         if client.turn == 0 || client.turn != self.turn {
             self.order.remove(&client.turn);
             self.turn += 1;
@@ -120,6 +124,16 @@ impl Answers {
         }
         client.last_ns = client.last_ns.max(timestamp_ns);
         client
+    }
+
+    /// Forget a client, but for what it has begun with and nobody has seen done.
+    fn leave(&mut self, id: ClientId, bounds: &Bounds) {
+        if let Some(client) = self.clients.remove(&id).filter(|client| client.begun > client.highest) {
+            self.left.insert(id, client.begun);
+            if self.left.len() > bounds.clients {
+                self.left.pop_first();
+            }
+        }
     }
 
     fn oldest(&self) -> Option<&Client> {
@@ -134,7 +148,7 @@ impl Answers {
                 return;
             }
             if let Some((_, id)) = self.order.pop_first() {
-                self.clients.remove(&id);
+                self.leave(id, bounds);
             }
         }
     }
@@ -231,15 +245,10 @@ impl AnswerTable {
 
     /// Whether a new client would have to take the place of one that may still ask; `coming` are on their way.
     fn is_full(&self, partition: u64, now_ns: u64, coming: usize) -> bool {
-        let Some(answers) = self.partitions.get(&partition) else { return false };
         let silent_since = |oldest: &Client| oldest.last_ns.saturating_add(self.bounds.silent_ns);
-        answers.clients.len() + coming >= self.bounds.clients
-            && answers.oldest().is_some_and(|oldest| now_ns <= silent_since(oldest))
-    }
-
-    /// The partitions that know a client.
-    fn partitions(&self) -> Vec<u64> {
-        self.partitions.keys().copied().collect()
+        let oldest = self.partitions.get(&partition).and_then(Answers::oldest);
+        self.client_count(partition) + coming >= self.bounds.clients
+            && oldest.is_none_or(|oldest| now_ns <= silent_since(oldest))
     }
 
     /// What is known in a partition, to be stored: the client that was silent longest first, requests in their order.

@@ -30,7 +30,8 @@ CHECKPOINT_BYTES: Final = 1 * MiB
 """After so many bytes the open segment is synced in the background: recovery scans about this much."""
 
 LATE_MAX: Final = 16_384
-"""What the books of a replica only write down, until they take it in: enough to share that work, some MiB at most."""
+"""What the books of a replica only write down, until they take it in: enough to share that work.  Acknowledgements wait
+for enough nodes, however many entries that are."""
 
 FILL_BYTES_PER_S: Final = 32 * MiB
 """A log that grows faster needs the disk for its records: then segments are not filled ahead."""

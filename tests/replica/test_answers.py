@@ -1,11 +1,13 @@
 """Answers: a repetition is recognized, on every node alike, and what is forgotten is refused, never done twice."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latewood.errors import CorruptError
 from latewood.format.entry import Command, encode_command
 from latewood.replica.answers import CLIENT_SILENT_NS, CLIENTS_MAX, AnswerBook, request_name
-from latewood.replica.requests import REQUEST_WINDOW
+from latewood.replica.requests import REQUEST_MAX, REQUEST_WINDOW
 
 CLIENT = b"c" * 16
 
@@ -79,6 +81,28 @@ def test_silent_clients_are_forgotten_and_a_full_table_takes_nobody_who_would_pu
     note(CLIENT, 5_000, 11 + CLIENT_SILENT_NS)
     assert book.client_count(7) == 1
     assert book.knows(7, CLIENT)
+
+
+def test_a_partition_that_knows_nobody_has_room_for_so_many() -> None:
+    book = AnswerBook()
+    assert not book.is_full(7, CLIENT, 10, CLIENTS_MAX - 1)
+    assert book.is_full(7, CLIENT, 10, CLIENTS_MAX)
+
+
+def test_the_highest_number_is_a_number_as_others() -> None:
+    book = AnswerBook()
+    book.note(entries((REQUEST_MAX, 1)))
+    assert book.find(7, CLIENT, REQUEST_MAX) == [1]
+    assert book.find(7, CLIENT, REQUEST_MAX - REQUEST_WINDOW) is None
+    restored = AnswerBook()
+    restored.restore(7, [book.encode(7)])
+    assert restored.find(7, CLIENT, REQUEST_MAX) == [1]
+
+
+def test_what_is_no_table_of_answers_is_damage() -> None:
+    for raw in (b"\xc1", b"\x91\x94\xc4\x00\x01\x02\x90", b"answers"):
+        with pytest.raises(CorruptError, match="partition 7"):
+            AnswerBook().restore(7, [raw])
 
 
 def test_the_client_that_was_silent_longest_goes_first() -> None:

@@ -70,7 +70,7 @@ class Story:
             [(key, marks[key], marks.applied_through(key)) for key in keys],
             (marks.routed, marks.applied_floor(), marks.flushed_floor(), machine.truncatable_to()),
             [(dispatcher.load(key), dispatcher.next_index(key)) for key in keys],
-            {key: machine.answers.encode(key) for key in sorted(machine.answers)},
+            {key: machine.answers.encode(key) for key in range(6)},
         )
 
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from latewood.format.entry import Command, decode_commands, encode_command
-from latewood.replica.answers import request_name
+from latewood.replica.answers import CLIENT_SILENT_NS, request_name
 from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_RECORDS_MAX
 from latewood.replica.grouping import GroupReplies
 from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
@@ -154,6 +154,29 @@ def test_a_request_that_went_its_own_way_is_recognized_in_a_group() -> None:
         await asyncio.sleep(0)
         assert alone == [[1], [2]]
         assert sent == [AppendedGroup(9, [Appended(0, [(1, 1)])], [], [])]
+
+    at_a_desk(act)
+
+
+def test_a_repetition_is_recognized_though_its_client_was_forgotten_meanwhile() -> None:
+    """Another's record, after a long silence, makes the partition forget the client; its own next brings it back."""
+
+    async def act(desk: Desk) -> None:
+        other = b"d" * 16
+        desk.node.write_together((1, [b"first"]), request=request_name(other, 1))
+        desk.node.clock.advance(CLIENT_SILENT_NS + 1)
+        desk.append((1, 2, 1))
+        desk.append((1, 3, 1))
+        now_ns, answers = desk.node.clock.now_ns(), desk.node.machine.answers
+        answers.note([(9, Command(1, 9, [b"y"], now_ns, request_name(other, 2)))])
+        assert not answers.knows(1, CLIENT)
+        answers.note([(10, desk.proposed[0][0][0])])
+        assert answers.knows(1, CLIENT)
+        again = desk.append((1, 3, 1))
+        assert len(desk.proposed) == 2
+        desk.settle(1)
+        await asyncio.sleep(0)
+        assert again == [AppendedGroup(9, [Appended(0, [(3, 1)])], [], [])]
 
     at_a_desk(act)
 

@@ -86,9 +86,9 @@ def certs(directory: Path, nodes: str, name: str, days: int, output: Output) -> 
 def status(target: Target, output: Output, *, partitions: bool) -> int:
     """Show the nodes of a cluster, each as it sees itself.  Exits 1 if no majority of the voters has a leader.
 
-    A node that answers and is no member, not yet or not any more, is shown too, and told of on stderr.
-
     So does --partitions: then it lists what the node has that answered, which may be behind, and says so.
+
+    A node that answers and is no member, not yet or not any more, is shown too, and told of on stderr.
     """
     from latewood.cli.cluster_look import show_partitions, show_status
 

@@ -15,11 +15,13 @@ requests of one record each, with nobody's between them, are one stretch.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from latewood.errors import CorruptError
 from latewood.format.entry import VERSION, Command
 from latewood.replica.native import native
 from latewood.replica.requests import CLIENT_ID_BYTES, REQUEST_WINDOW
@@ -75,9 +77,6 @@ class AnswerBook:
         self.client_count = table.client_count
         """`client_count(partition_id)`: how many clients it knows."""
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._table.partitions())
-
     def is_full(self, partition_id: int, client_id: bytes, now_ns: int, coming: int = 0) -> bool:
         """Say whether a client would have to take the place of one that may still ask; `coming` are on their way."""
         return not self.knows(partition_id, client_id) and self._table.is_full(partition_id, now_ns, coming)
@@ -102,8 +101,16 @@ class AnswerBook:
         """Return all that is known in a partition, for a snapshot."""
         return _ENCODER.encode(self._table.stored(partition_id))
 
-    def restore(self, partition_id: int, pieces: Iterable[bytes]) -> None:
-        """Take what a snapshot holds of a partition."""
+    def restore(self, partition_id: int, pieces: Iterable[bytes], path: Path = Path("answers")) -> None:
+        """Take what a snapshot holds of a partition; `path` names the snapshot in errors.
+
+        Raises:
+            CorruptError: that is something else.
+        """
         if raw := b"".join(pieces):
-            stored = _DECODER.decode(raw)
+            try:
+                stored = _DECODER.decode(raw)
+            except msgspec.MsgspecError as error:
+                reason = f"the answers of partition {partition_id} cannot be read: {error}"
+                raise CorruptError(reason, path, 0) from None
             self._table.restore(partition_id, [msgspec.structs.astuple(one) for one in stored])

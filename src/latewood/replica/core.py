@@ -388,7 +388,7 @@ class Core:
 
     def _go_on(self) -> None:
         """Do what has waited while the partitions were lent."""
-        if self.is_closed:
+        if self.is_closed or self._is_lent:  # Else they were lent anew: whoever has them now will call.
             return
         self._bring_up_books()
         self.raft.act(self._route)

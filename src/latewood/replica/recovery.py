@@ -213,10 +213,11 @@ def _answers(site: NodeSite) -> AnswerBook:
     found = snapshots(site.fs, site.layout.snapshots)
     if not found:
         return AnswerBook()
-    with SnapshotReader.open(site.fs, site.layout.snapshots / f"{found[-1][0]}-{found[-1][1]}") as reader:
+    path = site.layout.snapshots / f"{found[-1][0]}-{found[-1][1]}"
+    with SnapshotReader.open(site.fs, path) as reader:
         book = AnswerBook(reader.index)
         for state in reader.partitions:
-            book.restore(state.partition_id, reader.answers(state))
+            book.restore(state.partition_id, reader.answers(state), path)
     return book
 
 

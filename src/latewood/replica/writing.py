@@ -103,7 +103,8 @@ class Writer:
             partition, request_id, payloads = one.partition, one.request_id, one.payloads
             count = len(payloads)
             size = len(payloads[0]) if count == 1 else sum(map(len, payloads))
-            if len(group.commands) >= ENTRY_COMMANDS_MAX or group.size + size + 4 * count > ENTRY_BYTES_MAX:
+            command_bytes = size + 4 * count + _HEAD_BYTES
+            if len(group.commands) >= ENTRY_COMMANDS_MAX or group.size + command_bytes > ENTRY_BYTES_MAX:
                 group = self._propose_group(group, now_ns, replies)
             if (
                 0 < count <= ENTRY_RECORDS_MAX
@@ -115,7 +116,7 @@ class Writer:
                 and begin(partition, client_id, request_id)
                 and (first := reserve(partition, count, size, now_ns))
             ):
-                group.add(place, (partition, first, payloads, request_id), size + 4 * count + _HEAD_BYTES)
+                group.add(place, (partition, first, payloads, request_id), command_bytes)
             else:  # What has its indices already is to be in the log before it.
                 group = self._propose_group(group, now_ns, replies)
                 request = WriteRequest(partition, client_id, request_id, payloads)
