@@ -141,6 +141,40 @@ def test_a_named_reader_goes_on_where_it_was_on_any_node(tmp_path: Path) -> None
         asyncio.run(story(cluster))
 
 
+def test_a_reader_of_a_partition_that_was_torn_down_begins_with_what_is_written_anew(tmp_path: Path) -> None:
+    """Else it would skip the first records of the new life without a word."""
+
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            handle = client.partition(PARTITION)
+            await handle.append_many([b"old"] * 5)
+            async with await handle.reader("billing") as reader:
+                await reader.poll(3)
+                await reader.commit()
+            await client.tear_down(PARTITION)
+            await handle.append_many([b"%d" % number for number in range(10)])
+            assert [(one.name, one.sequence) for one in await handle.readers()] == [("billing", 0)]
+            async with await handle.reader("billing") as reader:
+                assert (await reader.next()).payload == b"0"  # type: ignore[union-attr]
+
+    with ClusterProcesses(tmp_path, 1) as cluster:
+        asyncio.run(story(cluster))
+
+
+def test_what_a_node_has_can_be_read_though_nobody_leads(tmp_path: Path) -> None:
+    async def story(cluster: ClusterProcesses) -> None:
+        async with await latewood.connect_async(cluster.seeds) as client:
+            await client.partition(PARTITION).append_many([b"a", b"b"])
+            leader = (await client.status()).leader
+            for node in {1, 2, 3} - {leader}:
+                cluster.nodes[node].kill()
+            await status_when(client, cluster.addresses[leader], lambda one: one.role != "leader")
+            assert await stale(cluster.addresses[leader]) == [b"a", b"b"]
+
+    with ClusterProcesses(tmp_path) as cluster:
+        asyncio.run(story(cluster))
+
+
 def test_a_lone_node_forgets_no_teardown_though_it_is_killed(tmp_path: Path) -> None:
     """The files are gone, and nobody else has them: what was committed must be known after the kill."""
 

@@ -194,4 +194,7 @@ def test_a_node_that_lost_its_disk_does_not_come_back_under_its_id(tmp_path: Pat
         said = latewood_cli("serve", "--config", str(cluster.nodes[1].config), "--join")
         assert said.returncode == ExitCode.USAGE
         assert "node 1 votes already" in said.stderr
+        said = latewood_cli("cluster", "init", "--config", str(cluster.nodes[1].config))
+        assert said.returncode == ExitCode.USAGE
+        assert "has records already" in said.stderr
         assert not (tmp_path / "data-1").exists()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from latewood.cli.cluster_target import Target
 from latewood.cli.errors import ExitCode, say
+from latewood.cli.newcomer import check_may_found
 from latewood.cli.output import Output
 from latewood.clock import SystemClock
 from latewood.errors import UsageError
@@ -41,6 +42,7 @@ def init_cluster(directory: Path, wish: Wish, output: Output) -> int:
 def init_node(config: Path, output: Output) -> int:
     """Make the directory of one of a cluster's first nodes."""
     found = load_config(config)
+    check_may_found(found)
     found_node(found, PosixFS(), SystemClock())
     output.rows(("path",), [(str(found.data),)])
     return ExitCode.OK

@@ -10,23 +10,21 @@ from pathlib import Path
 from typing import Any, Final
 
 from latewood.cli.errors import say
+from latewood.cli.newcomer import check_may_join
 from latewood.cli.output import write_json
 from latewood.clock import SystemClock
-from latewood.errors import CorruptError, Diverged, LatewoodError, UnavailableError, UsageError
+from latewood.errors import CorruptError, Diverged, UnavailableError
 from latewood.fs import PosixFS
-from latewood.replica.client.connecting import connect
 from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.event_loop import event_loop_factory
 from latewood.replica.factory import load_factory
-from latewood.replica.founding import is_node, join_node, replacement
+from latewood.replica.founding import is_node, join_node
 from latewood.replica.machine import LogMachine, MachineFactory
 from latewood.replica.metrics import serve_metrics
 from latewood.replica.node import Node
 from latewood.replica.recovery import NodeLayout
-from latewood.replica.tls import client_context
 
 _HAND_OVER_S: Final = 2.0
-_ASKING_MS: Final = 2_000
 _GARBAGE: Final = (50_000, 20, 50)
 """Entries are many and hold no cycles: looking for cycles among them would take a tenth of the time."""
 _SWITCH_S: Final = 0.001
@@ -39,7 +37,7 @@ def run(path: Path, changes: Mapping[str, Any], *, join: bool, verbose: bool) ->
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     if join and not is_node(config, PosixFS()):
-        _check_is_new(config)
+        check_may_join(config)
         join_node(config, PosixFS(), SystemClock())
     sys.setswitchinterval(_SWITCH_S)
     gc.set_threshold(*_GARBAGE)
@@ -53,24 +51,6 @@ def run(path: Path, changes: Mapping[str, Any], *, join: bool, verbose: bool) ->
         elif not isinstance(error, Diverged):  # That is no damage to the files: each of them is sound.
             error.add_note(f"the others go on: `latewood cluster repair --config {path}` mends this node from them")
         raise
-
-
-def _check_is_new(config: NodeConfig) -> None:
-    """Refuse to begin anew as a node that votes already, as far as the others can be asked.
-
-    Raises:
-        UsageError: it does: it would vote as if it had never promised anything.
-    """
-    others = [address for node, address in config.peers.items() if node != config.node_id]
-    tls = client_context(config.tls) if config.tls else None
-    try:
-        with connect(others, tls=tls, cluster_id=config.cluster_id, timeout_ms=_ASKING_MS) as client:
-            members = client.status().nodes
-    except LatewoodError:
-        return  # Nobody is there, or there are none: nobody counts on it either.
-    if any(one.node_id == config.node_id and one.role == "voter" for one in members):
-        message = f"node {config.node_id} votes already, and {config.data} knows nothing of that: {replacement(config)}"
-        raise UsageError(message)
 
 
 async def _serve(config: NodeConfig, factory: MachineFactory) -> int:

@@ -74,8 +74,9 @@ def check_owner(config: NodeConfig, fs: FileSystem) -> None:
     found = _owner(config, fs)
     if found is None:
         message = (
-            f"{config.data} is no directory of a node: `latewood cluster init --config FILE` makes a first member of a "
-            f"new cluster, `latewood serve --config FILE --join` a node that `latewood cluster add` takes in"
+            f"{config.data} is no directory of a node. If there was one, and it is lost: {replacement(config)}. "
+            f"If there was none: `latewood serve --config FILE --join` makes a node for `latewood cluster add`, "
+            f"and `latewood cluster init --config FILE` a first member of a cluster that has never been"
         )
         raise NotFoundError(message)
     if found != _Owner(config.cluster_id, config.node_id):

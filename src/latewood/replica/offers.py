@@ -1,6 +1,9 @@
 """Snapshots between nodes: a leader offers one and hears how that ended; the other fetches it, then steps the message.
 
-The engine sends a node nothing more until it hears how a snapshot ended, so it always does: also when the link breaks.
+The engine sends a node nothing more until it hears how a snapshot ended, so it always does: also when the link breaks,
+or the node is fetching another.  A node that fetches from one leader and is offered a snapshot by the next leaves the
+first, which may be gone: without it, perhaps, there is no majority.
+
 Owned by the event loop's thread.
 """
 
@@ -10,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from latewood.clock import Clock
-from latewood.errors import LatewoodError
+from latewood.errors import LatewoodError, UnavailableError
 from latewood.fs import FileSystem
 from latewood.replica.core import Core
 from latewood.replica.keeping import Keeper
@@ -18,6 +21,7 @@ from latewood.replica.recovery import NodeLayout
 from latewood.replica.requests import SnapshotOffer, SnapshotOutcome
 from latewood.replica.transfer import fetch_chunks, fetch_records
 from latewood.replica.transport import Transport
+from latewood.replica.wire import Reply, Request
 
 _SILENT_S: Final = 30.0
 """A node that was offered a snapshot and has asked for nothing for so long is offered it again."""
@@ -40,6 +44,10 @@ class Offers:
         self._offered: dict[int, float] = {}
         """When a node that was offered a snapshot did something about it, until we hear how that ended."""
         self._fetching: asyncio.Task[None] | None = None
+        self._sender = 0
+        """Whom it is fetched from."""
+        self._is_superseded = asyncio.Event()
+        """Another offers one: what is being fetched is given up."""
 
     # -- as a leader --------------------------------------------------------------------------------------
 
@@ -82,16 +90,36 @@ class Offers:
     # -- as one who lags ----------------------------------------------------------------------------------
 
     def on_offer(self, core: Core | None, sender: int, offer: SnapshotOffer) -> None:
-        """Fetch what is offered, unless something is being fetched."""
-        if core is None:
-            self._transport.send(sender, SnapshotOutcome(offer.index, arrived=False))
-        elif self._fetching is None:
+        """Fetch what is offered, or say that it is to be offered again; what one node offers twice is fetched once."""
+        if core is not None and self._fetching is None:
+            self._is_superseded.clear()
+            self._sender = sender
             task = asyncio.get_running_loop().create_task(self._fetch(core, sender, offer), name="fetching a snapshot")
             self._fetching = task
+        elif core is None or sender != self._sender:
+            self._is_superseded.set()
+            self._transport.send(sender, SnapshotOutcome(offer.index, arrived=False))
+
+    async def _ask(self, node: int, request: Request, timeout_s: float) -> Reply:
+        """Ask a node, as long as nobody else offers a snapshot.
+
+        Raises:
+            UnavailableError: it does not answer, or somebody does.
+        """
+        answer = asyncio.ensure_future(self._transport.request(node, request, timeout_s))
+        superseded = asyncio.ensure_future(self._is_superseded.wait())
+        try:
+            await asyncio.wait([answer, superseded], return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise UnavailableError("another node leads, and offers one")
+            return answer.result()
+        finally:
+            superseded.cancel()
+            answer.cancel()
 
     async def _fetch(self, core: Core, sender: int, offer: SnapshotOffer) -> None:
         arrived = is_touched = False
-        ask, directory = self._transport.request, self._layout.snapshots
+        ask, directory = self._ask, self._layout.snapshots
         try:
             await fetch_chunks(offer, sender, ask, self._fs, self._clock, directory)
             is_touched = True
@@ -102,7 +130,8 @@ class Offers:
             _logger.warning("snapshot %d of node %d was not fetched: %s", offer.index, sender, error)
             if is_touched and core.raft.failure is None:
                 self._reopen()  # Partitions may be ahead of what the core knows of them.
-            await asyncio.sleep(_FAILED_S)
+            if not self._is_superseded.is_set():
+                await asyncio.sleep(_FAILED_S)
         finally:
             self._fetching = None
             self._transport.send(sender, SnapshotOutcome(offer.index, arrived))

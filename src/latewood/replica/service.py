@@ -297,7 +297,8 @@ class Service:
         if not core.is_leading:
             return msgspec.structs.replace(core.not_leader(), id=request.id)
         position = (await _readers(core)).get((request.partition, request.name))
-        return Cursor(request.id, position.sequence if position else -1)
+        await core.ours()
+        return Cursor(request.id, _stands_at(core, position) if position else -1)
 
     async def _get_readers(self, core: Core, _: Connection, request: GetReaders) -> Reply:
         if not core.is_leading:
@@ -305,7 +306,8 @@ class Service:
         readers = await _readers(core)
         await core.ours()
         partition = core.parts.roster.get(request.partition)
-        found = sorted((name, at.sequence) for (owner, name), at in readers.items() if owner == request.partition)
+        own = [(name, position) for (owner, name), position in readers.items() if owner == request.partition]
+        found = sorted((name, _stands_at(core, position)) for name, position in own)
         return Readers(request.id, found, partition.next_index - 1 if partition else 0)
 
     async def _find_time(self, core: Core, _: Connection, request: FindTime) -> Reply:
@@ -363,6 +365,14 @@ async def _readers(core: Core) -> Mapping[tuple[int, str], ReaderPosition]:
     await core.barriers.wait("directory", core.parts.watermarks.routed, [DIRECTORY_PARTITION], _READ_POINT_S)
     machine = directory_of(core)
     return machine.readers if machine else {}
+
+
+def _stands_at(core: Core, position: ReaderPosition) -> int:
+    """Return where a reader stands; one that read an earlier life of its partition has read nothing of this one."""
+    partition = core.parts.roster.get(position.partition)
+    if partition is None or position.born == partition.born:
+        return position.sequence
+    return first_sequence(core, partition)
 
 
 def _found(fs: FileSystem, path: Path, timestamp_ns: int) -> int:

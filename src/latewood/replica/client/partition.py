@@ -134,7 +134,10 @@ class AsyncPartition:
             DataLost: they were retired.
         """
         stop = whole_or_none(stop, "stop")
-        at = sequence_of(start) if start is not None else (await self.ends()).first_sequence
+        if start is not None:
+            at = sequence_of(start)
+        else:
+            at = await self._first_sequence() if stale else (await self.ends()).first_sequence
         while stop is None or at < stop:
             count = READ_RECORDS_MAX if stop is None else min(READ_RECORDS_MAX, stop - at)
             page = await self.page(at, count, stale=stale)
