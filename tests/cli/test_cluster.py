@@ -190,6 +190,13 @@ def test_status_of_a_removed_node_without_the_others_says_what_it_knows(cluster:
     assert "node 3 is no member any more, as far as it knows" in result.stderr
 
 
+def test_status_fails_while_the_others_do_not_know_that_their_leader_is_gone(cluster: FakeCluster) -> None:
+    cluster.members[1] = "127.0.0.1:1"
+    result = run("cluster", "status", cluster.addresses[1], "--format", "jsonl")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["is_led"] is False
+
+
 def test_status_fails_without_a_majority(cluster: FakeCluster) -> None:
     address = cluster.addresses[0]
     cluster.members[2] = cluster.members[3] = "127.0.0.1:1"

@@ -174,6 +174,8 @@ def test_members_and_leader_change_by_command(tmp_path: Path) -> None:
         address = load_cluster(cluster.directory).nodes[4]
         (members,) = cluster.run("add", where, "4", address)
         assert members["voters"] == [1, 2, 3, 4]
+        with pytest.raises(latewood.UsageError, match="votes already"):
+            client.add_node(4, address, learner=True)
         assert client.barrier(address=address) > 0
         assert [info.next_sequence for info in client.partitions([7], address)] == [2_000]
         old = leader_of(client)

@@ -72,9 +72,10 @@ class _Look(NamedTuple):
 
     @property
     def is_led(self) -> bool:
-        """Whether a majority of the voters follows one leader."""
+        """Whether a majority of the voters follows one leader, and that is there and says so."""
         said = [answer for member, answer in self.found if member.role == "voter" and isinstance(answer, StatusReply)]
-        return self.leader != 0 and 2 * sum(answer.leader == self.leader for answer in said) > self.voters
+        leads = any(answer.node_id == self.leader and answer.role == "leader" for answer in said)
+        return leads and 2 * sum(answer.leader == self.leader for answer in said) > self.voters
 
 
 def show_status(target: Target, output: Output) -> int:

@@ -81,6 +81,8 @@ async def _add(
     node_id, conf = request.node_id, core.raft.driver.conf
     if node_id < 1:
         raise UsageError(f"nodes have numbers from 1 on, not {node_id}")
+    if request.change != "add" and node_id in conf.voters:
+        raise UsageError(f"node {node_id} votes already: remove it, and then add it as a learner")
     if request.address:
         refused = await tell_all(NodeAddress(node_id, request.address))
         if refused is not None:

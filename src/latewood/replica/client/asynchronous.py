@@ -37,6 +37,7 @@ from latewood.replica.client.route import Route
 from latewood.replica.client.sending import Sender
 from latewood.replica.client.verdict import (
     CHANGING,
+    NOTHING_DONE,
     ONCE,
     READING,
     Lost,
@@ -212,7 +213,7 @@ class AsyncClient:
             try:
                 found = await self._resolve_part(part)
             except (OutcomeUnknown, UnavailableError) as error:
-                reason = error.reason if isinstance(error, OutcomeUnknown) else str(error)
+                reason = error.reason if isinstance(error, OutcomeUnknown) else str(error).removesuffix(NOTHING_DONE)
                 kind = type(error) if isinstance(error, OutcomeUnknown) else OutcomeUnknown
                 raise kind(reason, (*parts[:at], _replaced(part, error), *parts[at + 1 :])) from error
             parts[at] = KnownPart(tuple(found))

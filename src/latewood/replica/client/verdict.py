@@ -23,7 +23,7 @@ from latewood.errors import (
 from latewood.replica.replies import Code, NotLeader, Refused
 from latewood.replica.wire import Reply
 
-_NOTHING_DONE: Final = "; nothing was done, try again"
+NOTHING_DONE: Final = "; nothing was done, try again"
 _SURE: Final[frozenset[Code]] = frozenset({"too_large", "usage", "not_found", "data_lost"})
 """Refusals that every attempt at the same request gets: so no earlier one was carried out."""
 _ERRORS: Final[dict[Code, type[LatewoodError]]] = {
@@ -101,13 +101,13 @@ def judge(outcome: Reply | Lost, nature: Nature, *, in_doubt: bool) -> Verdict:
 
 def give_up(last: LatewoodError | None, waited: str, *, in_doubt: bool) -> LatewoodError:
     """Return the error for a deadline that has come."""
-    said = str(last).removesuffix(_NOTHING_DONE) if last else ""
+    said = str(last).removesuffix(NOTHING_DONE) if last else ""
     reason = f"no answer within {waited}" + (f"; last: {said}" if said else "")
     if in_doubt:
         return OutcomeUnknown(reason)
     if isinstance(last, (Overloaded, WaitExpired)):  # They say more: what was begun may go on.
         return last
-    return ClusterUnavailable(reason + _NOTHING_DONE)
+    return ClusterUnavailable(reason + NOTHING_DONE)
 
 
 def error_of(refused: Refused) -> LatewoodError:
