@@ -148,11 +148,18 @@ def test_a_reader_of_a_partition_that_was_torn_down_begins_with_what_is_written_
         async with await latewood.connect_async(cluster.seeds) as client:
             handle = client.partition(PARTITION)
             await handle.append_many([b"old"] * 5)
-            async with await handle.reader("billing") as reader:
-                await reader.poll(3)
-                await reader.commit()
+            reader = await handle.reader("billing")
+            await reader.poll(3)
+            await reader.commit()
             await client.tear_down(PARTITION)
+            assert (await reader.next()).payload == b"old"  # type: ignore[union-attr]
             await handle.append_many([b"%d" % number for number in range(10)])
+            with pytest.raises(latewood.NotFoundError, match="torn down since"):
+                await reader.commit()
+            await reader.poll()
+            with pytest.raises(latewood.NotFoundError, match="torn down since"):
+                await reader.next()
+            reader.close()
             assert [(one.name, one.sequence) for one in await handle.readers()] == [("billing", 0)]
             async with await handle.reader("billing") as reader:
                 assert (await reader.next()).payload == b"0"  # type: ignore[union-attr]

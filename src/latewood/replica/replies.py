@@ -72,6 +72,8 @@ class Records(WireMessage, frozen=True, tag=67):
     """The oldest that the node has."""
     next_sequence: int
     """The number that the next record will get, as far as the node knows."""
+    born: int = 0
+    """The entry of the Raft log with the partition's first record, which tells one life of it from another; 0: none."""
 
 
 class NodeProgress(WireMessage, frozen=True):

@@ -187,6 +187,8 @@ class SetCursor(WireMessage, frozen=True, tag=42):
     partition: int
     name: str
     sequence: int
+    born: int = 0
+    """Of the life of the partition that it has read; 0: it has read nothing."""
 
 
 class PartitionAppend(WireMessage, frozen=True):

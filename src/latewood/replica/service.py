@@ -328,8 +328,12 @@ class Service:
             return msgspec.structs.replace(core.not_leader(), id=request.id)
         await core.ours()
         partition = core.parts.roster.get(request.partition)
+        here = partition.born if partition else 0
+        if request.born and request.born != here and request.sequence >= 0:
+            reason = f"partition {request.partition} was torn down since reader {request.name!r} read it; open it anew"
+            raise NotFoundError(reason)
         is_here = partition is not None and request.sequence < partition.next_index  # Else it read an earlier life.
-        born = partition.born if partition and is_here else 0
+        born = here if is_here else 0
         position = ReaderPosition(request.partition, request.name, request.sequence, born)
         refused = await self.change_directory(core, position)
         return Done(request.id) if refused is None else msgspec.structs.replace(refused, id=request.id)
@@ -392,7 +396,7 @@ def _records(partition: PartitionLogStore, first: int, request: Read) -> Records
         if records and size > bytes_max:
             break
         records.append(WireRecord(entry.index - 1, entry.timestamp_ns, entry.global_index, entry.payload))
-    return Records(request.id, records, first, following)
+    return Records(request.id, records, first, following, partition.born)
 
 
 def _check_node(connection: Connection) -> None:

@@ -38,6 +38,8 @@ class Page(NamedTuple):
     records: list[Record]
     first_sequence: int
     next_sequence: int
+    born: int = 0
+    """Tells one life of a partition from another; 0: there is none."""
 
 
 class PartitionReaderInfo(NamedTuple):
@@ -166,7 +168,7 @@ class AsyncPartition:
         if start < reply.first_sequence:
             raise DataLost(start, reply.first_sequence)
         records = [Record(one.sequence, one.timestamp_ns, one.ext_id, one.payload) for one in reply.records]
-        return Page(records, reply.first_sequence, reply.next_sequence)
+        return Page(records, reply.first_sequence, reply.next_sequence, reply.born)
 
     async def find_timestamp(self, timestamp: int | datetime) -> int:
         """Return the sequence of the first record at or after a time, or that of the next to be appended.
@@ -244,9 +246,13 @@ class AsyncPartition:
         sequence = (await self._client.ask(GetCursor(0, self.partition_id, name), READING, Cursor)).sequence
         return sequence if sequence >= 0 else None
 
-    async def store_cursor(self, name: str, sequence: int) -> None:
-        """Have a reader stand at a sequence, on all nodes; below 0: forget it."""
-        await self._client.ask(SetCursor(0, self.partition_id, name, sequence), CHANGING, Done)
+    async def store_cursor(self, name: str, sequence: int, born: int = 0) -> None:
+        """Have a reader stand at a sequence, on all nodes; below 0: forget it.
+
+        Raises:
+            NotFoundError: it has read the life of the partition that began at `born`, and that is over.
+        """
+        await self._client.ask(SetCursor(0, self.partition_id, name, sequence, born), CHANGING, Done)
 
     # -- inside -------------------------------------------------------------------------------------------
 

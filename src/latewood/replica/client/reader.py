@@ -29,6 +29,8 @@ class AsyncReader:
         self._committed: int | None = None
         self._buffer: list[Record] = []
         self._taken = 0
+        self._born = 0
+        """Of the life of the partition that it reads; 0: it has read nothing."""
         self._is_closed = False
 
     async def begin(self, start: Start) -> None:
@@ -120,10 +122,14 @@ class AsyncReader:
         return records
 
     async def commit(self) -> None:
-        """Remember that every record handed out so far is dealt with: a majority of the nodes has it on return."""
+        """Remember that every record handed out so far is dealt with: a majority of the nodes has it on return.
+
+        Raises:
+            NotFoundError: the partition was torn down since; what was handed out is of its earlier life.
+        """
         self._check_open()
         sequence = self._sequence
-        await self._partition.store_cursor(self.name, sequence)
+        await self._partition.store_cursor(self.name, sequence, self._born)
         self._committed = sequence
 
     async def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
@@ -141,7 +147,7 @@ class AsyncReader:
             self._sequence = await self._partition.find_timestamp(timestamp)
         else:
             self._sequence = await self._sequence_at(sequence_of(sequence))
-        self._buffer, self._taken = [], 0
+        self._buffer, self._taken, self._born = [], 0, 0
 
     async def lag(self) -> int:
         """Return how many committed records are still to be read."""
@@ -156,15 +162,17 @@ class AsyncReader:
     async def _fill(self, wait_s: float) -> bool:
         page = await self._partition.page(self._sequence, READ_RECORDS_MAX, wait_s=wait_s)
         self._check_open()
-        self._check_not_ahead(page)
+        self._check_is_there(page)
         self._buffer, self._taken = page.records, 0
+        self._born = page.born
         return bool(page.records)
 
-    def _check_not_ahead(self, page: Page) -> None:
-        if page.next_sequence < self._sequence:
+    def _check_is_there(self, page: Page) -> None:
+        if page.next_sequence < self._sequence or (self._born and page.born != self._born):
+            partition_id = self._partition.partition_id
             message = (
-                f"reader {self.name!r} stands at {self._sequence}, and partition {self._partition.partition_id} ends "
-                f"at {page.next_sequence}: it was torn down since; open the reader with start='earliest'"
+                f"reader {self.name!r} stands at {self._sequence}, and partition {partition_id} was torn down since: "
+                f"it ends at {page.next_sequence}; open the reader anew, with start='earliest'"
             )
             raise NotFoundError(message)
 
