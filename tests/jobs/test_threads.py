@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -135,6 +135,19 @@ def test_a_pool_ends_with_its_catalog(manager: JobManager) -> None:
         thread.join(SECONDS_MAX)
         assert not thread.is_alive()
     assert pool.stop() == []
+
+
+def test_whoever_is_woken_sees_every_change_that_nobody_listened_for(
+    manager: JobManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that is enqueued between the bell and the next listening would wait for the next look, however late."""
+    order: list[str] = []
+    pool = WorkerPool(manager, Handlers(), workers=1)
+    monkeypatch.setattr(pool, "_listen", lambda: order.append("listen"))
+    monkeypatch.setattr(pool.bell, "ring", lambda: order.append("ring"))
+    pool._hear(cast("Any", None))
+    assert order == ["listen", "ring"]
+    manager.catalog.close()
 
 
 def test_what_is_no_exception_does_not_cost_the_pool_a_worker(manager: JobManager) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 import latewood.spark
 from latewood.runtime import spark_jobs
@@ -34,6 +35,16 @@ CONF = {
 }
 SLOW, DEADLY = 1, 2
 EXECUTORS = 2
+
+
+def at_work(spark: SparkSession) -> set[int]:
+    """Return the executors that take tasks: those that Spark lists may be dead, or not have begun."""
+
+    def work(_: int) -> int:
+        time.sleep(0.3)  # Else one of them has done all before the other is asked.
+        return executor_pid()
+
+    return set(spark.sparkContext.parallelize(range(2 * EXECUTORS), 2 * EXECUTORS).map(work).collect())
 
 
 def main(scratch: Path, master: str) -> None:
@@ -58,7 +69,7 @@ def main(scratch: Path, master: str) -> None:
     begun = time.monotonic()
     frame.write.format("latewood").mode("append").save(str(scratch / "log"))
     print(f"written after {time.monotonic() - begun:.1f} s")
-    wait_until(lambda: len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) == EXECUTORS + 1)
+    wait_until(lambda: len(at_work(spark)) == EXECUTORS)
     flush(scratch, master)
     spark.stop()
 

@@ -238,9 +238,9 @@ class WorkerPool:
         self._ear.add_done_callback(self._hear)
 
     def _hear(self, _: WaitHandle) -> None:
-        self.bell.ring()
         if not self._over.is_set():
             self._listen()
+        self.bell.ring()  # Behind that: of a change in between nobody else would tell.
 
     def _end(self) -> None:
         self._over.set()
