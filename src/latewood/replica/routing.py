@@ -76,7 +76,7 @@ def commands_of(entry: Entry) -> list[Command]:
         CorruptError: it is neither.
         UnsupportedVersion: a later program made it.
     """
-    return decode_commands(entry.data, offset=entry.index) if entry.kind == EntryKind.NORMAL else []
+    return Committed(entry).commands
 
 
 class SegmentedStateMachine:
