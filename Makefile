@@ -47,6 +47,9 @@ check: setup ## Formatting, lint, types, import layers and unit tests: about a m
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	@! cargo fmt --version >/dev/null 2>&1 || cargo fmt --check --manifest-path native/Cargo.toml
+	@! cargo clippy --version >/dev/null 2>&1 || \
+		cargo clippy --quiet --release --manifest-path native/Cargo.toml -- --deny warnings
 	$(PYTEST) $(PARALLEL) -m "not slow" --ignore tests/crash
 
 bench: setup ## Measure log, catalog, store and Spark against their peers and the limits of this machine
