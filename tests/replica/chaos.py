@@ -346,14 +346,14 @@ async def flip_parent(stage: Stage) -> None:
 
 async def fill_disk(stage: Stage) -> None:
     """No room for one node's next segment; as a leader or as a follower."""
-    if stage.disk is None:
+    if (disk := stage.disk) is None:
         return
     if stage.chance.random() < 0.5:
         await stage.persist(lambda: stage.client.transfer_leader(stage.disk_node))
     log = stage.cluster.nodes[stage.disk_node].log
     before = len(log.read_text())
-    resize(stage.disk, used_bytes(stage.disk) + _FULL_BYTES)
     try:
+        await until(lambda: _leave_no_room(disk))
         for _ in range(100):
             await stage.goes_on()
             if _FULL in log.read_text()[before:]:
@@ -361,7 +361,8 @@ async def fill_disk(stage: Stage) -> None:
                 break
         await stage.goes_on()
     finally:
-        resize(stage.disk, _ROOM_BYTES)
+        if not resize(disk, _ROOM_BYTES):
+            raise WrongError("a disk could not be given room again")
 
 
 FAULTS: Final[dict[str, Callable[[Stage], Awaitable[None]]]] = {
@@ -413,13 +414,16 @@ def small_disk(path: Path) -> Iterator[Path | None]:
         subprocess.run(["umount", str(path)], check=True)
 
 
-def used_bytes(disk: Path) -> int:
+def resize(disk: Path, size: int) -> bool:
+    """Give a disk another size; False if it has more than that."""
+    command = ["mount", "-o", f"remount,size={size}", str(disk)]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _leave_no_room(disk: Path) -> bool:
+    """Leave hardly any room on a disk; False if its node took more between the look and the change."""
     found = os.statvfs(disk)
-    return (found.f_blocks - found.f_bfree) * found.f_frsize
-
-
-def resize(disk: Path, size: int) -> None:
-    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
+    return resize(disk, (found.f_blocks - found.f_bfree) * found.f_frsize + _FULL_BYTES)
 
 
 async def _is_refused(stage: Stage, node: int, account: Account, least: int) -> bool:
