@@ -50,8 +50,7 @@ class _Node(asyncio.Protocol):
             case Append():
                 return self._appended(message.id, message.partition, len(message.payloads))
             case AppendGroup():
-                answers = [self._appended(0, part.partition, len(part.payloads)) for part in message.appends]
-                firsts = [answer.runs[0][0] for answer in answers]
+                firsts = [self._appended(0, partition, 1).runs[0][0] for partition in message.partitions]
                 return AppendedGroup(message.id, [], list(range(len(firsts))), firsts)
         raise AssertionError(message)
 

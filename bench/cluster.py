@@ -17,7 +17,7 @@ from bench.processes import Job
 from bench.runner import main
 
 _SIZES: Final = ((100, "100 B"), (1024, "1 KiB"))
-_WIDTHS: Final = ((1, 300, 0.9, 0.9), (64, 8_000, None, None), (1_024, 60_000, 2.0, 5.0))
+_WIDTHS: Final = ((1, 1_000, 0.9, 0.9), (64, 8_000, None, None), (1_024, 60_000, 2.0, 5.0))
 """So many on the way, records in a round, and what is to be reached against NATS and etcd."""
 _LATENCIES: Final = [Bound("p50", "p50_ns", None, unit="time"), Bound("p99", "p99_ns", None, unit="time")]
 PARTITIONS: Final = 1_000

@@ -214,7 +214,7 @@ impl AnswerTable {
     /// Begin with a request if it is later than all that its client has begun or done; say whether it is.
     ///
     /// Of a client that the partition does not know that cannot be said.
-    fn begin(&mut self, partition: u64, client_id: &[u8], request: u64) -> bool {
+    pub fn begin(&mut self, partition: u64, client_id: &[u8], request: u64) -> bool {
         let known = self.partitions.get_mut(&partition).zip(to_id(client_id));
         let Some(client) = known.and_then(|(answers, id)| answers.clients.get_mut(&id)) else { return false };
         let is_later = request > client.highest.max(client.begun);

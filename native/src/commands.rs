@@ -122,42 +122,42 @@ pub fn split_commands<'py>(data: &Bound<'py, PyBytes>, version: u8) -> PyResult<
     Ok((commands, start))
 }
 
-/// The bytes of commands that write, all of one client and one time: (partition, first index, records, request) each.
-#[pyfunction(name = "_join_commands")]
-pub fn join_commands<'py>(
-    py: Python<'py>,
-    client_id: &[u8],
-    commands: &Bound<'py, PyList>,
-    timestamp_ns: u64,
-    version: u8,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let name_bytes = u16::try_from(client_id.len() + 8)?;
-    let mut joined = Vec::new();
-    for command in commands {
-        let (partition, first, payloads, request): (u64, u64, Bound<'py, PyList>, u64) = command.extract()?;
+/// A request of a client, and what its command says besides its records.
+pub struct Request<'a> {
+    /// Whom it is for.
+    pub partition: u64,
+    /// The index of its first record.
+    pub first: u64,
+    /// When its leader took it.
+    pub timestamp_ns: u64,
+    /// Whose it is.
+    pub client_id: &'a [u8],
+    /// Its number.
+    pub number: u64,
+}
+
+impl Request<'_> {
+    /// Add the command that writes these records.
+    pub fn encode(&self, joined: &mut Vec<u8>, payloads: &[Bound<'_, PyBytes>], version: u8) -> PyResult<()> {
         let start = joined.len();
         joined.extend_from_slice(&[version, WRITE]);
-        joined.extend_from_slice(&name_bytes.to_le_bytes());
+        joined.extend_from_slice(&u16::try_from(self.client_id.len() + 8)?.to_le_bytes());
         joined.extend_from_slice(&u32::try_from(payloads.len())?.to_le_bytes());
-        for number in [partition, first, timestamp_ns, 0] {
+        for number in [self.partition, self.first, self.timestamp_ns, 0] {
             joined.extend_from_slice(&number.to_le_bytes());
         }
-        joined.extend_from_slice(client_id);
-        joined.extend_from_slice(&request.to_le_bytes());
-        for payload in &payloads {
-            joined.extend_from_slice(&u32::try_from(bytes_of(&payload)?.as_bytes().len())?.to_le_bytes());
+        joined.extend_from_slice(self.client_id);
+        joined.extend_from_slice(&self.number.to_le_bytes());
+        for payload in payloads {
+            joined.extend_from_slice(&u32::try_from(payload.as_bytes().len())?.to_le_bytes());
         }
-        for payload in &payloads {
-            joined.extend_from_slice(bytes_of(&payload)?.as_bytes());
+        for payload in payloads {
+            joined.extend_from_slice(payload.as_bytes());
         }
         let size = (joined.len() - start) as u64;
         joined[start + 32..start + HEAD].copy_from_slice(&size.to_le_bytes());
+        Ok(())
     }
-    Ok(PyBytes::new(py, &joined))
-}
-
-fn bytes_of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> PyResult<&'a Bound<'py, PyBytes>> {
-    object.cast::<PyBytes>().map_err(|_| PyTypeError::new_err("payloads are bytes"))
 }
 
 /// Write the records of the commands in `data` from `start` on, each command whole, and return how far that went.

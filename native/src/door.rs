@@ -91,7 +91,7 @@ impl Door {
 #[inline]
 #[allow(clippy::option_option, reason = "missing is not out of range")]
 fn number(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Option<u64>>> {
-    match object.map(|object| object.extract::<u64>()) {
+    match object.map(PyAnyMethods::extract::<u64>) {
         None => Ok(Some(None)),
         Some(Ok(number)) => Ok(Some(Some(number))),
         Some(Err(error)) if error.is_instance_of::<PyOverflowError>(object.expect("it is there").py()) => Ok(None),

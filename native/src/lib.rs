@@ -2,6 +2,7 @@
 
 mod answers;
 mod appender;
+mod backlogs;
 mod batch;
 mod block;
 mod columns;
@@ -10,9 +11,11 @@ mod deal;
 mod disk;
 mod door;
 mod futex;
+mod group;
 mod keyed;
 mod memory;
 mod object;
+mod placed;
 mod raft;
 mod record;
 mod scan;
@@ -38,9 +41,11 @@ mod _native {
     #[pymodule_export]
     use super::appender::Appender;
     #[pymodule_export]
+    use super::backlogs::BacklogTable;
+    #[pymodule_export]
     use super::columns::columns;
     #[pymodule_export]
-    use super::commands::{join_commands, place_commands, split_commands};
+    use super::commands::{place_commands, split_commands};
     #[pymodule_export]
     use super::crc32c;
     #[pymodule_export]
@@ -51,6 +56,10 @@ mod _native {
     use super::door::{Door, largest};
     #[pymodule_export]
     use super::futex::{arm, wait, wake_all};
+    #[pymodule_export]
+    use super::group::admit_plain;
+    #[pymodule_export]
+    use super::placed::fold_placed;
     #[pymodule_export]
     use super::raft::RaftCore;
     #[pymodule_export]

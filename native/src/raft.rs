@@ -15,14 +15,17 @@ use ::raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType,
 };
 use ::raft::{Config, Error, INVALID_ID, RawNode, SnapshotStatus, StateRole};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use protobuf::Message as _;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
 use values::{ConfValue, EntryValue, Options, ReadyValue, Recovered, SnapshotValue, StatusValue};
 use window::Window;
+
+pyo3::import_exception!(latewood.errors, Poisoned);
+pyo3::import_exception!(latewood.errors, UsageError);
 
 /// One node's Raft.  Private by name: the public names of this module are those of the kernel, which has a pure twin.
 #[pyclass(module = "latewood._native", name = "_RaftCore")]
@@ -36,11 +39,11 @@ impl RaftCore {
     /// Run the engine; if it panics, never again.
     fn run<T>(&mut self, action: impl FnOnce(&mut RawNode<Window>) -> T) -> PyResult<T> {
         if let Some(reason) = &self.poisoned {
-            return Err(PyRuntimeError::new_err(format!("the engine broke before: {reason}")));
+            return Err(Poisoned::new_err(format!("the engine broke before: {reason}")));
         }
         watched(|| action(&mut self.node)).map_err(|reason| {
             self.poisoned = Some(reason.clone());
-            PyRuntimeError::new_err(format!("the engine broke: {reason}"))
+            Poisoned::new_err(format!("the engine broke: {reason}"))
         })
     }
 
@@ -72,9 +75,9 @@ impl RaftCore {
         let window_bytes_max = options.window_bytes_max;
         let config = Config { id: node, applied: recovered.applied, ..options.into() };
         config.validate().map_err(|error| usage(&error))?;
-        let window = recovered.window().map_err(PyValueError::new_err)?;
+        let window = recovered.window().map_err(UsageError::new_err)?;
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let node = watched(|| RawNode::new(&config, window, &logger)).map_err(PyValueError::new_err)?;
+        let node = watched(|| RawNode::new(&config, window, &logger)).map_err(UsageError::new_err)?;
         Ok(Self { node: node.map_err(|error| usage(&error))?, window_bytes_max, poisoned: None })
     }
 
@@ -85,17 +88,17 @@ impl RaftCore {
 
     /// As the leader, say that we are there, and how far is committed.
     fn tell_commit(&mut self) -> PyResult<()> {
-        self.run(|node| node.ping())
+        self.run(RawNode::ping)
     }
 
     /// Take in messages that `sender` sent.
     fn step(&mut self, sender: u64, messages: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
         for message in messages {
-            let message = Message::parse_from_carllerche_bytes(&Bytes::copy_from_slice(message.as_bytes()))
-                .map_err(|error| PyValueError::new_err(format!("no message: {error}")))?;
+            let message = Message::parse_from_carllerche_bytes(&Bytes::from_owner(PyBackedBytes::from(message)))
+                .map_err(|error| UsageError::new_err(format!("no message: {error}")))?;
             if message.from != sender || message.to != self.node.raft.id {
                 let route = format!("a message of node {} to node {}", message.from, message.to);
-                return Err(PyValueError::new_err(format!("{route} came from node {sender}")));
+                return Err(UsageError::new_err(format!("{route} came from node {sender}")));
             }
             let refused = match message.get_msg_type() {
                 // Only a leader proposes, after admission, and only its own node tells it to hand over.
@@ -120,14 +123,8 @@ impl RaftCore {
         if data.is_empty() {
             return Ok(0);
         }
-        // One allocation for all of them.
-        let mut all = BytesMut::with_capacity(data.iter().map(|data| data.as_bytes().len()).sum());
-        let entries = data.into_iter().map(|data| {
-            all.extend_from_slice(data.as_bytes());
-            Entry { data: all.split().freeze(), ..Entry::default() }
-        });
-        let entries = entries.collect();
-        self.append(entries)
+        let own = |data| Bytes::from_owner(PyBackedBytes::from(data)); // Python's own bytes: nothing is copied.
+        self.append(data.into_iter().map(|data| Entry { data: own(data), ..Entry::default() }).collect())
     }
 
     /// Propose a change of membership: its index, 0 if it was refused.
@@ -143,13 +140,13 @@ impl RaftCore {
                 0 => ConfChangeType::AddNode,
                 1 => ConfChangeType::RemoveNode,
                 2 => ConfChangeType::AddLearnerNode,
-                _ => return Err(PyValueError::new_err(format!("no change of membership is called {kind}"))),
+                _ => return Err(UsageError::new_err(format!("no change of membership is called {kind}"))),
             };
             let mut single = ConfChangeSingle { node_id, ..ConfChangeSingle::default() };
             single.set_change_type(kind);
             change.mut_changes().push(single);
         }
-        let data = change.write_to_bytes().map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let data = change.write_to_bytes().map_err(|error| UsageError::new_err(error.to_string()))?;
         let mut entry = Entry { data: data.into(), ..Entry::default() };
         entry.set_entry_type(EntryType::EntryConfChangeV2);
         self.append(vec![entry])
@@ -158,9 +155,9 @@ impl RaftCore {
     /// Make a committed change of membership take effect; who is a member now.
     fn apply_change(&mut self, kind: i32, data: &[u8]) -> PyResult<ConfValue> {
         if kind != EntryType::EntryConfChangeV2 as i32 {
-            return Err(PyValueError::new_err(format!("an entry of kind {kind} is no change of membership of ours")));
+            return Err(UsageError::new_err(format!("an entry of kind {kind} is no change of membership of ours")));
         }
-        let change = ConfChangeV2::parse_from_bytes(data).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let change = ConfChangeV2::parse_from_bytes(data).map_err(|error| UsageError::new_err(error.to_string()))?;
         let applied = self.run(|node| {
             let conf = node.apply_conf_change(&change)?;
             if node.raft.state == StateRole::Leader && !node.raft.promotable() {
@@ -242,7 +239,7 @@ impl RaftCore {
     /// Forget entries up to `index`.
     fn compact(&mut self, index: u64) -> PyResult<()> {
         if index > self.node.raft.raft_log.applied() {
-            return Err(PyValueError::new_err(format!("entry {index} is not applied yet")));
+            return Err(UsageError::new_err(format!("entry {index} is not applied yet")));
         }
         self.run(|node| node.mut_store().compact(index))
     }
@@ -284,7 +281,7 @@ fn is_installing(node: &RawNode<Window>) -> bool {
 }
 
 fn usage(error: &Error) -> PyErr {
-    PyValueError::new_err(error.to_string())
+    UsageError::new_err(error.to_string())
 }
 
 /// Run the engine; if it panics, return why and where, and print nothing: whoever called gets an error.

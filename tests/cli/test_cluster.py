@@ -10,6 +10,7 @@ import pytest
 
 from latewood.fs import PosixFS
 from latewood.log import Log
+from latewood.replica.certificates import certified_hosts
 from latewood.replica.config import load_config
 from latewood.replica.founding import check_owner
 from latewood.replica.trial import load_cluster
@@ -19,12 +20,22 @@ from tests.replica.fake_cluster import FakeCluster
 
 @pytest.fixture
 def cluster() -> Iterator[FakeCluster]:
+    yield from running("fake")
+
+
+@pytest.fixture
+def foreign() -> Iterator[FakeCluster]:
+    yield from running("other")
+
+
+def running(name: str) -> Iterator[FakeCluster]:
+    """Yield a cluster that runs in a thread of its own."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
     async def begin() -> FakeCluster:
-        return await FakeCluster().__aenter__()
+        return await FakeCluster(name=name).__aenter__()
 
     found = asyncio.run_coroutine_threadsafe(begin(), loop).result()
     yield found
@@ -139,6 +150,34 @@ def test_certs_are_made_and_added_to(tmp_path: Path) -> None:
     assert "4=10.0.0.4:7301" in complaint("cluster", "certs", tmp_path, "--nodes", "x=10.0.0.7:1", code=2)
 
 
+def test_certs_that_are_kept_are_told_with_what_replaces_them(tmp_path: Path) -> None:
+    assert run("cluster", "certs", tmp_path, "--nodes", "10.0.0.1:1,b.example:2").stderr == ""
+    before = (tmp_path / "node-1.pem").read_bytes()
+    first, second = run("cluster", "certs", tmp_path, "--nodes", "10.0.0.9:1,b.example:2").stderr.splitlines()
+    assert f"node 1 keeps its certificate {tmp_path / 'node-1.pem'} for 10.0.0.1, and none for 10.0.0.9" in first
+    assert f"node 2 keeps its certificate {tmp_path / 'node-2.pem'}; to have it made anew, remove it and" in second
+    assert (tmp_path / "node-1.pem").read_bytes() == before
+    for kind in ("pem", "key"):
+        (tmp_path / f"node-1.{kind}").unlink()
+    assert run("cluster", "certs", tmp_path, "--nodes", "10.0.0.9:1").stderr == ""
+    assert certified_hosts(PosixFS(), tmp_path / "node-1.pem") == ["10.0.0.9"]
+
+
+@pytest.mark.parametrize(("holder", "whose"), [("node-2", "node 2"), ("client", "no node")])
+def test_a_certificate_of_another_is_refused(tmp_path: Path, holder: str, whose: str) -> None:
+    ok("cluster", "certs", tmp_path, "--nodes", "127.0.0.1:1,127.0.0.1:2")
+    config = tmp_path / "node.toml"
+    front = 'cluster_id = "prod"\nnode_id = 1\nlisten = "127.0.0.1:7301"\n[peers]\n1 = "127.0.0.1:7301"\n'
+    config.write_text(f'{front}[tls]\nauthority = "ca.pem"\ncertificate = "{holder}.pem"\nkey = "{holder}.key"\n')
+    for command in (("cluster", "init"), ("serve",)):
+        said = complaint(*command, "--config", config, code=2)
+        assert f"{config}: certificate in [tls], {tmp_path / holder}.pem, is of {whose}, and node_id is 1" in said
+        assert "latewood:node:1" in said
+    assert not (tmp_path / "data").exists()
+    config.write_text(config.read_text().replace(holder, "node-1"))
+    ok("cluster", "init", "--config", config)
+
+
 def test_status_shows_every_node(cluster: FakeCluster) -> None:
     where = ",".join(cluster.addresses)
     found = row("cluster", "status", where)
@@ -174,6 +213,37 @@ def test_status_says_of_a_node_that_it_was_removed(cluster: FakeCluster, knows: 
     assert "any more" not in run("cluster", "status", cluster.members[1]).stderr
 
 
+def test_status_shows_nodes_that_are_no_members_beside_those_that_are(cluster: FakeCluster) -> None:
+    named = ",".join(cluster.addresses)
+    removed, new = cluster.members.pop(2), cluster.members.pop(3)
+    cluster.cut_off[3] = {}
+    result = run("cluster", "status", named, "--format", "jsonl")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["leader"], found["voters"]) == (0, 1, 1)
+    assert [(one["node"], one["address"], one["member"]) for one in found["nodes"]] == [
+        (1, cluster.addresses[0], "voter"),
+        (2, removed, None),
+        (3, new, None),
+    ]
+    assert [one["problem"] for one in found["nodes"][1:]] == [
+        line.removeprefix("latewood: ") for line in result.stderr.splitlines()
+    ]
+    assert "node 2 is no member any more" in result.stderr
+    assert "node 3 is no member yet" in result.stderr
+    by_new_first = row("cluster", "status", ",".join(reversed(named.split(","))))
+    assert [(one["node"], one["member"]) for one in by_new_first["nodes"]] == [(1, "voter"), (3, None), (2, None)]
+
+
+def test_status_tells_a_node_of_another_cluster(cluster: FakeCluster, foreign: FakeCluster) -> None:
+    foreign.records[7] = [b"of another"]
+    named = f"{cluster.addresses[1]},{foreign.addresses[0]}"
+    result = run("cluster", "status", named, "--format", "jsonl")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["cluster"], len(found["nodes"])) == (0, "fake", 4)
+    assert "node 1 is of another cluster, 'other'" in result.stderr
+    assert rows("cluster", "status", named, "--partitions") == []
+
+
 def test_status_says_of_a_node_that_it_is_no_member_yet(cluster: FakeCluster) -> None:
     address = cluster.members.pop(3)
     cluster.cut_off[3] = {}
@@ -187,7 +257,7 @@ def test_status_of_a_removed_node_without_the_others_says_what_it_knows(cluster:
     cluster.cut_off[3] = dict.fromkeys((1, 2), "127.0.0.1:1")
     result = run("cluster", "status", address)
     assert result.exit_code == 1
-    assert "node 3 is no member any more, as far as it knows" in result.stderr
+    assert "node 3 is no member any more, as far as is known" in result.stderr
 
 
 def test_status_fails_while_the_others_do_not_know_that_their_leader_is_gone(cluster: FakeCluster) -> None:
@@ -212,6 +282,15 @@ def test_partitions_are_listed(cluster: FakeCluster) -> None:
         (one["partition"], one["next_sequence"])
         for one in rows("cluster", "status", cluster.addresses[0], "--partitions")
     ] == [(7, 2)]
+
+
+def test_partitions_of_a_node_that_is_no_member_are_shown(cluster: FakeCluster) -> None:
+    cluster.records[7] = [b"a", b"b"]
+    address = cluster.members.pop(3)
+    cluster.cut_off[3] = {}
+    result = run("cluster", "status", address, "--partitions", "--format", "jsonl", "--timeout", "1")
+    assert (result.exit_code, json.loads(result.stdout)["partition"]) == (1, 7)
+    assert "as node 3 has them" in result.stderr
 
 
 def test_partitions_without_a_leader_are_one_nodes_and_no_success(cluster: FakeCluster) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from latewood.cli.errors import ExitCode
 from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint, ok, process, row, rows, run
+from tests.replica.processes import free_ports
 
 pytestmark = pytest.mark.slow
 COMMAND = " ".join(PROGRAM)
@@ -298,3 +300,17 @@ def test_a_reader_of_a_read_only_log_is_not_moved(log: Path, read_only: list[str
         assert tail.rest() == ["record 98", "record 99"]
         assert tail.end() == 1
     assert run("readers", "ls", log).exit_code == 0
+
+
+def test_a_node_that_runs_already_is_not_started_twice(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config, address = tmp_path / "node.toml", f"127.0.0.1:{port}"
+    config.write_text(f'cluster_id = "solo"\nnode_id = 1\nlisten = "{address}"\n[peers]\n1 = "{address}"\n')
+    ok("cluster", "init", "--config", config)
+    with process("serve", "--config", config) as node:
+        assert '"node_id":1' in node.line()
+        with process("serve", "--config", config) as second:
+            assert second.end() == ExitCode.LOCKED
+            (line,) = second.errors()
+            assert f"is being written by process {node.popen.pid}" in line
+            assert "node 1 of cluster 'solo' runs already" in line

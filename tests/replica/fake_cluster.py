@@ -49,6 +49,7 @@ from latewood.replica.requests import (
     Welcome,
 )
 from latewood.replica.wire import FRAME_BYTES_MAX, FrameBuffer, encode_frame
+from tests.replica.groups import parts_of
 
 CHANGES: Final = (Append, SetCursor, TearDown, ChangeMembers, TransferLeader)
 PAYLOAD_BYTES_MAX: Final = 1 << 20
@@ -82,8 +83,9 @@ class FakeCluster:
         count: int = 3,
         tls: ssl.SSLContext | None = None,
         forgetful: bool = False,
+        name: str = "fake",
     ) -> None:
-        self.faults, self.count, self.tls = iter(faults), count, tls
+        self.faults, self.count, self.tls, self.name = iter(faults), count, tls, name
         self.forgetful = forgetful
         """Does not recognize repetitions: the bug that a test of exactly once must find."""
         self.records: dict[int, list[bytes]] = {}
@@ -182,7 +184,7 @@ class FakeCluster:
         nodes = [NodeProgress(one, "voter", where, 7, one == leader) for one, where in members.items()]
         role = "leader" if number == leader else "pre_candidate" if is_cut_off else "follower"
         figures = (3, 9, 8, 7, 6, 1, 9, 0, len(self.records), 0, 0)
-        return StatusReply(request.id, number, "fake", role, leader, self.members.get(leader, ""), *figures, nodes)
+        return StatusReply(request.id, number, self.name, role, leader, self.members.get(leader, ""), *figures, nodes)
 
     def _append(self, request: Append, share: float) -> Any:
         if any(len(payload) > PAYLOAD_BYTES_MAX for payload in request.payloads):
@@ -249,11 +251,13 @@ class _Conversation(asyncio.Protocol):
     def _take(self, message: Any) -> None:
         cluster = self.cluster
         if isinstance(message, Hello):
-            if message.cluster_id not in ("", "fake"):
-                self.say(Rejected("this is cluster 'fake'"))
+            if message.cluster_id not in ("", cluster.name):
+                self.say(Rejected(f"this is cluster {cluster.name!r}, not {message.cluster_id!r}", is_final=True))
                 self.transport.close()
                 return
-            self.say(Welcome(VERSION, "fake", self.number, cluster.leader, cluster.members.get(cluster.leader, "")))
+            self.say(
+                Welcome(VERSION, cluster.name, self.number, cluster.leader, cluster.members.get(cluster.leader, ""))
+            )
             return
         cluster.seen.append(message)
         if isinstance(message, GetStatus):
@@ -281,8 +285,8 @@ class _Conversation(asyncio.Protocol):
         def say(*parts: Any) -> None:
             answers.extend(parts)
 
-        for place, part in enumerate(group.appends):
-            request = Append(place, part.partition, group.client_id, part.request_id, part.payloads)
+        for place, part in enumerate(parts_of(group)):
+            request = Append(place, part.partition, group.client_id, part.request_id, list(part.payloads))
             if self.number != self.cluster.leader:
                 say(self._not_leader(request))
                 continue
@@ -349,7 +353,9 @@ class _Conversation(asyncio.Protocol):
 
 def _is_for_any(request: Any) -> bool:
     """Say whether a node answers from what it has, whoever leads."""
-    return isinstance(request, GetPartitions) or (isinstance(request, Read) and request.stale)
+    if isinstance(request, GetPartitions):
+        return not request.of_leader
+    return isinstance(request, Read) and request.stale
 
 
 def _grouped(number: int, answers: list[Any]) -> AppendedGroup:

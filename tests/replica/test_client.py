@@ -25,7 +25,7 @@ from latewood.replica.client.link import Link
 from latewood.replica.client.options import Address
 from latewood.replica.client.verdict import Lost
 from latewood.replica.replies import AppendedGroup
-from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup, PartitionAppend
+from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup
 from tests.replica.fake_cluster import PAYLOAD_BYTES_MAX, FakeCluster, Fault
 
 T = TypeVar("T")
@@ -114,8 +114,7 @@ def test_a_cluster_that_forgets_requests_is_found_out() -> None:
 
 def numbered_anew(request: Any, number: int) -> Any:
     if isinstance(request, AppendGroup):
-        appends = [PartitionAppend(part.partition, number, part.payloads) for part in request.appends]
-        return AppendGroup(request.id, request.client_id, appends)
+        return msgspec.structs.replace(request, request_ids=[number] * len(request.partitions))
     return msgspec.structs.replace(request, request_id=number) if isinstance(request, Append) else request
 
 
@@ -195,8 +194,8 @@ def test_requests_to_many_partitions_travel_together() -> None:
         assert found == [0] * 100
         groups = [one for one in cluster.seen if isinstance(one, AppendGroup)]
         assert not any(isinstance(one, Append) for one in cluster.seen)
-        assert [len(group.appends) for group in groups] == [64, 36]
-        assert {part.request_id for group in groups for part in group.appends} == {1}
+        assert [len(group.partitions) for group in groups] == [64, 36]
+        assert {number for group in groups for number in group.request_ids} == {1}
         assert cluster.records == {number: [b"%d" % number] for number in range(100)}
 
     played(act, batch_records_max=64)
@@ -367,14 +366,36 @@ def test_a_limit_that_stays_reached_is_told() -> None:
     played(act, [Fault.FULL] * 10_000, timeout_ms=60)
 
 
-def test_a_foreign_cluster_is_refused() -> None:
+def test_a_foreign_cluster_is_told_at_once() -> None:
     async def act(client: AsyncClient, cluster: FakeCluster) -> None:
         del client
-        async with await latewood.connect_async(cluster.addresses, cluster_id="prod", timeout_ms=60, **HASTY) as other:
-            with pytest.raises(ClusterUnavailable, match="this is cluster 'fake'"):
-                await other.status()
+        patience = {**HASTY, "attempt_ms": 10_000}
+        async with await latewood.connect_async(cluster.addresses, cluster_id="prod", **patience) as other:
+            partition = other.partition(7)
+            calls = (partition.append(b"x"), partition.read(0), partition.read(0, stale=True), other.status())
+            async with asyncio.timeout(5):
+                for call in calls:
+                    with pytest.raises(ClusterUnavailable, match="this is cluster 'fake', not 'prod'") as caught:
+                        await call
+                    assert "no answer within" not in str(caught.value)
 
     played(act)
+
+
+def test_a_seed_of_another_cluster_does_not_keep_from_the_others() -> None:
+    async def act() -> None:
+        async with FakeCluster(name="other") as foreign, FakeCluster(name="prod") as cluster:
+            seeds = [foreign.addresses[0], "127.0.0.1:1", *cluster.addresses, foreign.addresses[1]]
+            async with await latewood.connect_async(seeds, cluster_id="prod", **HASTY) as client:
+                assert await client.partition(7).append(b"x") == 0
+                assert (await client.partition(7).read(0, stale=True)).payload == b"x"
+            assert not foreign.seen
+            seeds = [foreign.addresses[0], "127.0.0.1:1"]
+            async with await latewood.connect_async(seeds, cluster_id="prod", timeout_ms=60, **HASTY) as client:
+                with pytest.raises(ClusterUnavailable, match="no answer within"):
+                    await client.partition(7).append(b"x")
+
+    asyncio.run(act())
 
 
 @pytest.mark.parametrize("addresses", [[], "127.0.0.1:7300", ["127.0.0.1"], ["a:0"], ["a:70000"], [":7"], ["a:b"]])

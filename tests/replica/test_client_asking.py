@@ -1,11 +1,14 @@
 """The client asks: who leads, what is there, and changes of the cluster, of nodes that drop, delay and refuse."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
 import pytest
 
+import latewood
 from latewood.errors import (
     BadName,
     ClosedError,
@@ -17,6 +20,8 @@ from latewood.errors import (
     UsageError,
 )
 from latewood.replica.client.asynchronous import AsyncClient
+from latewood.replica.client.options import ClientOptions
+from latewood.replica.client.route import Route
 from latewood.replica.requests import ChangeMembers, SetCursor
 from latewood.replica.wire import FRAME_BYTES_MAX
 from tests.replica.fake_cluster import FakeCluster, Fault
@@ -287,6 +292,82 @@ def test_the_cluster_can_be_asked_and_changed() -> None:
     played(act)
 
 
+def test_partitions_are_the_leaders_or_those_of_a_node_that_is_named() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        await filled(client, 2)
+        cluster.leader = 2  # The client is told so by the one that it asked before.
+        assert [info.next_sequence for info in await client.partitions()] == [2]
+        cluster.leader = 0
+        with pytest.raises(ClusterUnavailable, match="no node leads now"):
+            await client.partitions()
+        with pytest.raises(ClusterUnavailable, match="no node leads now"):
+            await client.partition(7).info()
+        assert [info.next_sequence for info in await client.partitions(address=cluster.addresses[2])] == [2]
+        assert [record.sequence async for record in client.partition(7).scan(stale=True)] == [0, 1]
+        cluster.first[7] = 1
+        with pytest.raises(DataLost) as caught:
+            await client.partition(7).read(0, stale=True)
+        assert (caught.value.start, caught.value.stop) == (0, 1)
+
+    played(act, timeout_ms=300)
+
+
+@asynccontextmanager
+async def silent_node() -> AsyncIterator[str]:
+    """Take connections at the address, and never say a word."""
+    taken: list[asyncio.BaseTransport] = []
+
+    class Silent(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            taken.append(transport)
+
+    server = await asyncio.get_running_loop().create_server(Silent, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    for transport in taken:
+        transport.close()
+    await asyncio.sleep(0)  # It is then that they are closed.
+
+
+def test_nodes_that_hang_hold_no_call_up_beyond_its_time() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del client
+        patience: dict[str, Any] = {"connect_ms": 60_000, "attempt_ms": 60_000}
+        async with silent_node() as silent:
+            async with await latewood.connect_async([silent], timeout_ms=100, **patience) as hasty:
+                partition = hasty.partition(7)
+                calls = [partition.append(b"x"), partition.read(0), partition.read(0, stale=True), hasty.partitions()]
+                calls += [hasty.status(), hasty.status(silent), hasty.add_node(4, silent)]
+                async with asyncio.timeout(30):
+                    for call in [*calls, hasty.barrier(1, timeout=0.1)]:
+                        with pytest.raises(ClusterUnavailable, match=f"{silent} did not answer"):
+                            await call
+            seeds = [silent, *cluster.addresses]
+            async with await latewood.connect_async(seeds, timeout_ms=2_000, **patience) as other:
+                assert (await other.status()).node_id == 1, "those that hang leave time for the others"
+
+    played(act)
+
+
+def test_a_call_waits_no_longer_for_a_connection_than_it_has_time() -> None:
+    """Also if another one, that has more, began to connect."""
+
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del client, cluster
+        loop = asyncio.get_running_loop()
+        async with silent_node() as silent:
+            route = Route([silent], "", None, ClientOptions())
+            patient = asyncio.create_task(route.at(silent, loop.time() + 60))
+            for ask in (route.at(silent, loop.time() + 0.01), route.leader(loop.time() + 0.01)):
+                with pytest.raises(ClusterUnavailable, match="did not answer in time"):
+                    await ask
+            assert not patient.done()
+            patient.cancel()
+            await route.close()
+
+    played(act)
+
+
 def test_a_silent_node_is_named() -> None:
     async def act(client: AsyncClient, cluster: FakeCluster) -> None:
         await cluster.stop(2)
@@ -294,3 +375,22 @@ def test_a_silent_node_is_named() -> None:
             await client.status(cluster.addresses[1])
 
     played(act)
+
+
+def test_a_deadline_that_comes_in_the_middle_of_an_attempt_hides_no_reason() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del client, cluster
+        async with silent_node() as silent:
+            route = Route([silent], "", None, ClientOptions())
+            route._opened(silent, _failed("the certificate is of node 2"))
+            with pytest.raises(ClusterUnavailable, match="did not answer in time; before that: the certificate is of"):
+                await route.leader(asyncio.get_running_loop().time() + 0.01)
+            await route.close()
+
+    played(act)
+
+
+def _failed(reason: str) -> Any:
+    ended = asyncio.get_running_loop().create_future()
+    ended.set_exception(ClusterUnavailable(reason))
+    return ended

@@ -9,7 +9,7 @@ import pytest
 import latewood
 from latewood.replica.client.asynchronous import AsyncClient
 from tests.replica.processes import TICK_MS, ClusterProcesses
-from tests.replica.test_cluster import PARTITION, status_when
+from tests.replica.test_cluster import PARTITION, caught_up, stale, status_when
 
 pytest.importorskip("latewood._native")
 pytestmark = pytest.mark.slow
@@ -21,12 +21,6 @@ async def fill(client: AsyncClient, count: int, partition: int = PARTITION) -> N
     handle = client.partition(partition)
     for start in range(0, count, 100):
         await handle.append_many([b"%d" % number + bytes(500) for number in range(start, start + 100)])
-
-
-async def stale(address: str, partition: int = PARTITION) -> list[bytes]:
-    """Return what one node has."""
-    async with await latewood.connect_async([address]) as client:
-        return [record.payload async for record in client.partition(partition).scan(stale=True)]
 
 
 def test_a_node_that_lags_behind_the_log_catches_up_by_a_snapshot(tmp_path: Path) -> None:
@@ -45,8 +39,7 @@ def test_a_node_that_lags_behind_the_log_catches_up_by_a_snapshot(tmp_path: Path
             for node in others:
                 await status_when(client, cluster.addresses[node], lambda one: one.first_index > killed_at + 1)
             cluster.nodes[lagging].start()
-            end = await client.barrier()  # As the leader knows: others hear of it a moment later.
-            await status_when(client, cluster.addresses[lagging], lambda one: one.applied >= end)
+            await caught_up(client, cluster.addresses[lagging])
             expected = [record.payload async for record in client.partition(PARTITION).scan()]
             assert len(expected) == 1_300
             assert await stale(cluster.addresses[lagging]) == expected
@@ -74,8 +67,7 @@ def test_a_node_is_added_and_another_removed(tmp_path: Path) -> None:
             assert sorted(members.voters) == sorted({1, 2, 3, 4} - {leader})
             cluster.nodes[leader].kill()
             await fill(client, 100)
-            end = await client.barrier()  # As the leader knows: others hear of it a moment later.
-            await status_when(client, cluster.addresses[4], lambda one: one.applied >= end)
+            await caught_up(client, cluster.addresses[4])
             assert len(await stale(cluster.addresses[4])) == 400
             assert 4 in {one.node_id for one in (await client.status()).nodes}
 
@@ -104,8 +96,7 @@ def test_a_removed_node_says_so_and_can_be_taken_back(tmp_path: Path, is_up: boo
             assert process.log.read_text().count(said) == 1
             await client.add_node(removed, address)
             await fill(client, 100)
-            end = await client.barrier()
-            await status_when(client, address, lambda one: one.applied >= end)
+            await caught_up(client, address)
             assert len(await stale(address)) == 200
 
     with ClusterProcesses(tmp_path) as cluster:

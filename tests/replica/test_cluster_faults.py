@@ -14,8 +14,8 @@ import latewood
 from latewood.cli.errors import ExitCode
 from latewood.replica.client.asynchronous import AsyncClient
 from tests.replica.processes import ClusterProcesses, flip_a_bit
-from tests.replica.test_cluster import PARTITION, status_when
-from tests.replica.test_cluster_changes import SMALL, fill, stale
+from tests.replica.test_cluster import PARTITION, caught_up, stale, status_when
+from tests.replica.test_cluster_changes import SMALL, fill
 
 pytest.importorskip("latewood._native")
 pytestmark = pytest.mark.slow
@@ -65,8 +65,7 @@ def test_a_full_disk_stops_one_node_and_room_brings_it_back(tmp_path: Path, *, l
 
 async def filled(client: AsyncClient, cluster: ClusterProcesses) -> None:
     await fill(client, 100)
-    end = await client.barrier()  # As the leader knows: others hear of it a moment later.
-    await status_when(client, cluster.addresses[DAMAGED], lambda one: one.applied >= end)
+    await caught_up(client, cluster.addresses[DAMAGED])
 
 
 @pytest.mark.parametrize("log", ["parent", "partitions"])
@@ -92,6 +91,7 @@ def test_what_a_partition_had_not_flushed_is_mended_from_the_parent_log(tmp_path
             cluster.nodes[DAMAGED].kill()
             flip_a_bit(tmp_path / f"data-{DAMAGED}" / "partitions")
             cluster.nodes[DAMAGED].start()
+            await caught_up(client, cluster.addresses[DAMAGED])
             expected = [record.payload async for record in client.partition(PARTITION).scan()]
             assert await stale(cluster.addresses[DAMAGED]) == expected
 

@@ -8,7 +8,7 @@ import pytest
 
 import latewood
 from tests.replica.processes import ClusterProcesses, first_sequence
-from tests.replica.test_cluster import PARTITION, status_when, until
+from tests.replica.test_cluster import PARTITION, caught_up, status_when, until
 from tests.replica.test_cluster_changes import fill
 from tests.replica.test_cluster_machines import SMALL
 
@@ -78,8 +78,7 @@ def test_a_node_that_was_away_begins_behind_what_went_meanwhile(tmp_path: Path) 
                 await status_when(client, cluster.addresses[node], lambda one: one.first_index > before.last_index + 1)
             await until(lambda: min(firsts(tmp_path, others)) > 400)
             cluster.nodes[away].start()
-            end = await client.barrier()  # As the leader knows: others hear of it a moment later.
-            await status_when(client, cluster.addresses[away], lambda one: one.applied >= end)
+            await caught_up(client, cluster.addresses[away])
             first = (await client.partition(PARTITION).info()).first_sequence
             assert firsts(tmp_path, [away])[0] > 100
             kept = [record.payload async for record in client.partition(PARTITION).scan(first)]

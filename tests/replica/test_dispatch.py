@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from latewood.errors import Overloaded, UnavailableError
 from latewood.format.entry import Action, Command
-from latewood.replica.dispatch import Dispatcher, Following, Limits, Load, chunks, next_indices
+from latewood.replica.dispatch import Dispatcher, Following, Limits, Load, Signal, chunks, next_indices
 from latewood.testing import MemFS
 from tests.replica.node import Node
 
@@ -196,3 +196,28 @@ def test_flags_of_a_partition_that_nobody_knows_are_down() -> None:
     assert not dispatcher.is_throttled(1)
     dispatcher.freeze(1, frozen=True)
     assert dispatcher.is_frozen(1)
+
+
+def test_limits_beyond_all_numbers_are_no_limits() -> None:
+    huge = 1 << 70
+    limits = Limits(ops_max=huge, bytes_max=huge, age_max_ms=(1 << 63) - 1, lag_max=huge)
+    dispatcher = Dispatcher(limits, Limits(ops_max=huge, bytes_max=huge, age_max_ms=None))
+    assert dispatcher.admit(1, 3, 5, 0) == range(1, 4)
+    assert dispatcher.admit(1, 1, 1, 1 << 61) == range(4, 5)
+
+
+def test_nothing_leaves_nothing_behind_and_passes_no_signal() -> None:
+    dispatcher = Dispatcher(signals=lambda _: [Signal("heat", 2, 1)])
+    with pytest.raises(Overloaded, match="heat"):
+        dispatcher.admit(1, 0, 0, 5)
+    calm = Dispatcher()
+    assert calm.admit(1, 0, 0, 5) == range(1, 1)
+    assert calm.whole().oldest_ns is None
+
+
+def test_partitions_are_known_in_the_order_of_their_numbers() -> None:
+    """A story that is told again goes the same way."""
+    dispatcher = Dispatcher()
+    for key in range(100, 0, -1):
+        dispatcher.table.set_next_index(key, 2)
+    assert [key for key, _ in dispatcher.table.committed()] == list(range(1, 101))

@@ -110,6 +110,32 @@ def test_the_hard_state_comes_back() -> None:
         assert store.recover().hard_state == HardState(3, 2, 2)
 
 
+@pytest.mark.parametrize(("state", "written"), [(HardState(1, 1, 2), 5), (HardState(1, 1, 1), 4)])
+def test_entries_bring_their_hard_state_along(state: HardState, written: int) -> None:
+    fs = MemFS()
+    with open_store(fs) as store:
+        store.append(entries(1, 3), HardState(1, 1, 1))
+        before = store._log.next_sequence
+        store.append(entries(3, 7), state)
+        assert store._log.next_sequence - before == written, "one that is known is not written"
+        assert store.hard_state == state
+    with open_store(fs) as store:
+        assert store.recover().hard_state == state
+        assert indices(everything(store)) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_hard_state_stands_behind_the_entries_and_behind_what_names_their_term() -> None:
+    fs = MemFS()
+    with open_store(fs) as store:
+        store.append(entries(1, 6), HardState(1, 1, 0))
+        store.append(entries(3, 5, term=4), HardState(4, 2, 3))
+        assert (store.hard_state, store.last_index) == (HardState(4, 2, 3), 4)
+        store.append([], HardState(5, 3, 3))
+    with open_store(fs) as store:
+        assert store.recover().hard_state == HardState(5, 3, 3)
+        assert [store.term(index) for index in range(1, 5)] == [1, 1, 4, 4]
+
+
 def test_a_commit_beyond_the_end_is_taken_back_to_the_end() -> None:
     fs = MemFS()
     with open_store(fs) as store:

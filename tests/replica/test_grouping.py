@@ -1,18 +1,22 @@
 """Answers to a group: together if they are known together, and none waits for another."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.clock import SystemClock
 from latewood.replica.grouping import Answer, GroupReplies, sequence_runs
 from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
-from latewood.replica.requests import AppendGroup, PartitionAppend
+from latewood.replica.requests import AppendGroup
 from latewood.replica.service import Service
+from tests.replica.groups import Part, group_of, parts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @given(st.sets(st.integers(1, 60)).map(sorted))
@@ -52,9 +56,9 @@ class FakeCore:
     def __init__(self) -> None:
         self.stalled: list[Callable[[Answer], None]] = []
 
-    def append_group(self, client_id: bytes, appends: Sequence[PartitionAppend], replies: GroupReplies) -> None:
-        assert client_id == b"c" * 16
-        for place, one in enumerate(appends):
+    def append_group(self, group: AppendGroup, replies: GroupReplies) -> None:
+        assert group.client_id == b"c" * 16
+        for place, one in enumerate(parts_of(group)):
             if one.partition == 2:
                 self.stalled.append(partial(replies.answer, place))
             elif one.partition == 3:
@@ -67,8 +71,14 @@ class FakeConnection:
     def __init__(self) -> None:
         self.sent: list[Any] = []
 
+    name = "somebody"
+    aborted = ""
+
     def send(self, message: Any) -> None:
         self.sent.append(message)
+
+    def abort(self, reason: str) -> None:
+        self.aborted = reason
 
 
 class FakeHost:
@@ -86,8 +96,8 @@ def test_a_stalled_partition_holds_up_its_own_answer_only() -> None:
     async def act() -> None:
         host = FakeHost()
         service = Service(cast("Any", host), SystemClock())
-        parts = [PartitionAppend(number, number + 20, [b"x"] * number) for number in (1, 2, 3, 4)]
-        connection = asked(service, AppendGroup(9, b"c" * 16, parts))
+        parts = [Part(number, number + 20, [b"x"] * number) for number in (1, 2, 3, 4)]
+        connection = asked(service, group_of(9, b"c" * 16, parts))
         await asyncio.sleep(0)
         refused = Refused(2, "overloaded", "full", retryable=True, partition=3)
         assert connection.sent == [AppendedGroup(9, [refused], [0, 3], [21, 24])]
@@ -105,8 +115,29 @@ def test_a_node_that_is_opening_refuses_the_whole_group() -> None:
         host = FakeHost()
         host.core = None  # type: ignore[assignment]
         service = Service(cast("Any", host), SystemClock())
-        (refused,) = asked(service, AppendGroup(9, b"c" * 16, [PartitionAppend(1, 1, [b"x"])] * 2)).sent
+        (refused,) = asked(service, group_of(9, b"c" * 16, [Part(1, 1, [b"x"])] * 2)).sent
         assert (refused.id, refused.code, refused.retryable) == (9, "unavailable", True)
+        service.close()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ([1, 2], [1], [], [b"x", b"y"]),
+        ([1, 2], [1, 1], [1], [b"x", b"y"]),
+        ([1, 2], [1, 1], [], [b"x"]),
+        ([1, 2], [1, 1], [1, 2], [b"x", b"y"]),
+        ([1, 2], [1, 1], [3, -1], [b"x", b"y"]),
+    ],
+)
+def test_whoever_sends_a_group_that_is_not_whole_is_hung_up_on(columns: tuple[Any, Any, Any, Any]) -> None:
+    async def act() -> None:
+        service = Service(cast("Any", FakeHost()), SystemClock())
+        connection = asked(service, AppendGroup(9, b"c" * 16, *columns))
+        assert "do not have what they need" in connection.aborted
+        assert not connection.sent
         service.close()
 
     asyncio.run(act())

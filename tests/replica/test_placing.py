@@ -8,22 +8,10 @@ from hypothesis import strategies as st
 from latewood import kernel
 from latewood.format.entry import VERSION, Action, Command, encode_command
 from latewood.kernel import pure
-from latewood.replica.answers import request_name
 from latewood.replica.native import native
 from tests.kernel.packing import Entry, appender, scan_all
 
 CLIENT = b"c" * 16
-u64s = st.integers(0, 2**64 - 1)
-plain = st.tuples(u64s, u64s, st.lists(st.binary(max_size=20), max_size=4), u64s)
-
-
-@given(st.lists(plain, max_size=5), u64s)
-def test_commands_are_joined_as_they_are_encoded(commands: list[tuple[int, int, list[bytes], int]], now: int) -> None:
-    expected = b"".join(
-        encode_command(Command(partition, first, payloads, now, request_name(CLIENT, request)))
-        for partition, first, payloads, request in commands
-    )
-    assert native("_join_commands")(CLIENT, commands, now, VERSION) == expected
 
 
 class Logs:

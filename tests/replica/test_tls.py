@@ -41,7 +41,7 @@ def appended(server: ssl.SSLContext, tls: Any, *, count: int = 1) -> int:
 
     async def act() -> int:
         async with FakeCluster(tls=server, count=count) as cluster:
-            options: dict[str, Any] = {"timeout_ms": 300, "pause_first_ms": 10}
+            options: dict[str, Any] = {"timeout_ms": 1_000, "pause_first_ms": 10}
             async with await latewood.connect_async(cluster.addresses, tls=tls, **options) as client:
                 return await client.partition(7).append(b"secret")
 

@@ -63,7 +63,7 @@ async def node(
         await transport.close()
 
 
-async def said(port: int, raw: bytes, credentials: Credentials | None = None) -> list[Message]:
+async def said(port: int, raw: bytes | bytearray, credentials: Credentials | None = None) -> list[Message]:
     """Say something to a node, and return what it says until it closes, or has said one thing."""
     tls = client_context(credentials) if credentials else None
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
@@ -102,6 +102,7 @@ def test_whoever_does_not_belong_here_is_told_why(hello: Hello, reason: str) -> 
     (answer,) = greet(hello)
     assert isinstance(answer, Rejected)
     assert reason in answer.reason
+    assert answer.is_final == ("cluster" in reason)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latewood.replica.machine import Run
+from latewood.replica.native import native
 from latewood.replica.watermarks import PartitionProgress, Watermarks
 
 Steps = list[tuple[str, int, int]]
@@ -232,3 +233,15 @@ def test_a_partition_that_is_forgotten_holds_nothing_back() -> None:
     marks.record_applied(2, 1)
     marks.forget(1)
     assert marks.applied_floor() == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 63), st.integers(1, 9)), max_size=40), st.integers(0, 40))
+def test_what_is_folded_stays_in_the_order_in_which_it_came(placed: list[tuple[int, int]], through: int) -> None:
+    """A story that is told again goes the same way."""
+    runs = [(key, first, first + 1, entry) for entry, (key, first) in enumerate(placed, 1)]
+    folded, rest = native("_fold_placed")(runs, through)
+    done: dict[int, tuple[int, int, int, int]] = {}
+    for key, first, last, entry in runs[:through]:
+        begin = done.setdefault(key, (first, last, entry, entry))
+        done[key] = (begin[0], last, begin[2], entry)
+    assert (list(folded.items()), rest) == (list(done.items()), runs[through:])

@@ -20,8 +20,8 @@ KINDS: Final = [
 ]
 
 
-def fed(raw: bytes, bytes_max: int = FRAME_BYTES_MAX) -> list[Any]:
-    return list(FrameBuffer(bytes_max).feed(raw))
+def fed(raw: bytes | bytearray, bytes_max: int = FRAME_BYTES_MAX) -> list[Any]:
+    return list(FrameBuffer(bytes_max).feed(bytes(raw)))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -1,6 +1,7 @@
 """Requests that come together: the plain ones share an entry, and each still has an end of its own."""
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 from latewood.format.entry import Command, decode_commands, encode_command
@@ -8,9 +9,10 @@ from latewood.replica.answers import CLIENT_SILENT_NS, request_name
 from latewood.replica.bundle import ENTRY_BYTES_MAX, ENTRY_COMMANDS_MAX, ENTRY_RECORDS_MAX
 from latewood.replica.grouping import GroupReplies
 from latewood.replica.replies import Appended, AppendedGroup, NotLeader, Refused
-from latewood.replica.requests import PARTITION_MAX, PartitionAppend
+from latewood.replica.requests import PARTITION_MAX
 from latewood.replica.writing import Writer, WriteRequest
 from latewood.testing import MemFS
+from tests.replica.groups import Part, group_of
 from tests.replica.node import Node
 
 if TYPE_CHECKING:
@@ -40,8 +42,8 @@ class Desk:
     def append(self, *requests: tuple[int, int, int]) -> list[AppendedGroup]:
         """Append (partition, number, records) each; the list has the replies."""
         sent: list[AppendedGroup] = []
-        parts = [PartitionAppend(partition, number, [b"x"] * count) for partition, number, count in requests]
-        self.writer.append_group(CLIENT, parts, GroupReplies(9, sent.append, lambda: None))
+        parts = [Part(partition, number, [b"x"] * count) for partition, number, count in requests]
+        self.writer.append_group(group_of(9, CLIENT, parts), GroupReplies(9, sent.append, lambda: None))
         return sent
 
     def indices(self) -> list[list[tuple[int, int, int]]]:
@@ -218,5 +220,18 @@ def test_a_partition_that_is_being_removed_takes_nothing_and_the_others_do() -> 
         (refused,) = sent[0].answers
         assert isinstance(refused, Refused)
         assert refused.retryable
+
+    at_a_desk(act)
+
+
+def test_a_group_on_its_way_keeps_no_payloads() -> None:
+    def act(desk: Desk) -> None:
+        payload = bytes(1_000)
+        before = sys.getrefcount(payload)
+        group = group_of(9, CLIENT, [Part(1, 2, [payload]), Part(3, 2, [payload])])
+        desk.writer.append_group(group, GroupReplies(9, lambda _: None, lambda: None))
+        assert len(desk.proposed) == 1
+        del group
+        assert sys.getrefcount(payload) == before
 
     at_a_desk(act)

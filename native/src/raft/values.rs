@@ -4,10 +4,10 @@ use ::raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, Snapshot}
 use ::raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, Ready};
 use bytes::Bytes;
 use protobuf::Message as _;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use super::UsageError;
 use super::window::Window;
 
 /// Index, term, kind, data.
@@ -132,7 +132,7 @@ pub fn entry((index, term, kind, data): EntryValue<'_>) -> PyResult<Entry> {
         0 => EntryType::EntryNormal,
         1 => EntryType::EntryConfChange,
         2 => EntryType::EntryConfChangeV2,
-        _ => return Err(PyValueError::new_err(format!("entry {index} is of unknown kind {kind}"))),
+        _ => return Err(UsageError::new_err(format!("entry {index} is of unknown kind {kind}"))),
     });
     Ok(entry)
 }

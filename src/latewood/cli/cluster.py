@@ -72,7 +72,8 @@ def init(
 def certs(directory: Path, nodes: str, name: str, days: int, output: Output) -> int:
     """Make an authority in DIR, and certificates for nodes and for clients.
 
-    For a trial: the authority's key stays in DIR.  What is there stays too, and signs what is new.
+    For a trial: the authority's key stays in DIR.  What is there stays too, and signs what is new; a
+    certificate that is asked for and was there already is told of, with how to replace it.
     """
     from latewood.cli.cluster_actions import make_certs
 
@@ -84,11 +85,12 @@ def certs(directory: Path, nodes: str, name: str, days: int, output: Output) -> 
 @click.option("--partitions", is_flag=True, help="List the partitions, as the leader has them, instead of nodes.")
 @output_format
 def status(target: Target, output: Output, *, partitions: bool) -> int:
-    """Show the nodes of a cluster, each as it sees itself.  Exits 1 if no majority of the voters has a leader.
+    """Show the members of a cluster, each as it sees itself.  Exits 1 if no majority of the voters has a leader.
 
     So does --partitions: then it lists what the node has that answered, which may be behind, and says so.
 
-    A node that answers and is no member, not yet or not any more, is shown too, and told of on stderr.
+    A node that CLUSTER names and that is no member, not yet or not any more, is shown too if it answers, and told of
+    on stderr.
     """
     from latewood.cli.cluster_look import show_partitions, show_status
 

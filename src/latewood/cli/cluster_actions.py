@@ -6,11 +6,12 @@ from pathlib import Path
 from latewood.cli.cluster_target import Target
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.newcomer import check_may_found
+from latewood.cli.node_file import load_node
 from latewood.cli.output import Output
 from latewood.clock import SystemClock
 from latewood.errors import UsageError
 from latewood.fs import PosixFS
-from latewood.replica.certificates import make_certificates
+from latewood.replica.certificates import certified_hosts, make_certificates, node_names
 from latewood.replica.client.options import Address
 from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.founding import found_node, is_node, join_node
@@ -41,7 +42,7 @@ def init_cluster(directory: Path, wish: Wish, output: Output) -> int:
 
 def init_node(config: Path, output: Output) -> int:
     """Make the directory of one of a cluster's first nodes."""
-    found = load_config(config)
+    found = load_node(config)
     check_may_found(found)
     found_node(found, PosixFS(), SystemClock())
     output.rows(("path",), [(str(found.data),)])
@@ -54,6 +55,9 @@ def make_certs(directory: Path, nodes: str, name: str, days: int, output: Output
     now = datetime.now(UTC)
     written = make_certificates(PosixFS(), directory, hosts, cluster_id=name, now=now, days=days)
     output.rows(("path",), [(str(path),) for path in written])
+    for node_id, host in hosts.items():
+        if node_names(directory, node_id).certificate not in written:
+            say(_kept(directory, node_id, host))
     return ExitCode.OK
 
 
@@ -89,6 +93,17 @@ def mend_node(config: Path, output: Output) -> int:
     if repair.set_aside:
         say(f"`latewood serve --config {config}` makes them anew, with records of the other nodes")
     return ExitCode.OK
+
+
+def _kept(directory: Path, node_id: int, host: str) -> str:
+    """Return what to say of a certificate that was there already."""
+    names = node_names(directory, node_id)
+    there = certified_hosts(PosixFS(), names.certificate)
+    of_another = f" for {', '.join(there) or 'no host'}, and none for {host}; nodes and clients look at its id alone"
+    return (
+        f"node {node_id} keeps its certificate {names.certificate}{'' if host in there else of_another}; "
+        f"to have it made anew, remove it and {names.key}, and say this again"
+    )
 
 
 def _make_directory(config: NodeConfig) -> None:

@@ -45,7 +45,9 @@ class _Look(NamedTuple):
     """A cluster, as its nodes see it."""
 
     seen: StatusReply
-    """What the node said that was asked first."""
+    """What the node said that answered first."""
+    places: dict[str, StatusReply]
+    """What was said at each address that was asked, where somebody answered."""
     found: list[tuple[NodeProgress, StatusReply | str]]
     """Each member, and what it said, or why it said nothing."""
     leader: int
@@ -55,15 +57,21 @@ class _Look(NamedTuple):
     """Who the members are was said by a leader."""
 
     @property
-    def outsider(self) -> str:
-        """What to say of the node that was asked first, if it is no member."""
-        node = self.seen.node_id
-        if any(member.node_id == node for member, _ in self.found):
-            return ""
-        if not self.seen.nodes:
+    def outsiders(self) -> dict[str, StatusReply]:
+        """By address, what nodes said that are no members; each once."""
+        members = {(self.seen.cluster_id, member.node_id) for member, _ in self.found}
+        nodes = {(reply.cluster_id, reply.node_id): (place, reply) for place, reply in self.places.items()}
+        return dict(nodes[node] for node in nodes if node not in members)
+
+    def why_outside(self, reply: StatusReply) -> str:
+        """Return what to say of a node that is no member."""
+        node = reply.node_id
+        if reply.cluster_id != self.seen.cluster_id:
+            return f"node {node} is of another cluster, {reply.cluster_id!r}"
+        if not reply.nodes:
             return f"node {node} is no member yet: `latewood cluster add` takes it in"
         if not self.is_told:
-            return f"node {node} is no member any more, as far as it knows; nobody that leads can be asked"
+            return f"node {node} is no member any more, as far as is known; nobody that leads can be asked"
         return f"node {node} is no member any more: it was removed; stop it, or `latewood cluster add` takes it back"
 
     @property
@@ -81,7 +89,8 @@ class _Look(NamedTuple):
 def show_status(target: Target, output: Output) -> int:
     """Ask every node, and show them."""
     with target.connect() as client:
-        look = _looked(client)
+        look = _looked(client, target.addresses())
+    outsiders = [(place, reply, look.why_outside(reply)) for place, reply in look.outsiders.items()]
     summary = {
         "cluster": look.seen.cluster_id,
         "leader": look.leader or None,
@@ -90,15 +99,14 @@ def show_status(target: Target, output: Output) -> int:
         "is_led": look.is_led,
     }
     rows = [_row(member, answer) for member, answer in look.found]
-    if look.outsider:
-        rows.append([look.seen.node_id, None, None, *_figures(look.seen), look.outsider])
+    rows += [[reply.node_id, place, None, *_figures(reply), why] for place, reply, why in outsiders]
     if output.format == "table":
         output.rows(_COLUMNS, rows, brief=_BRIEF)
         output.show(summary)
     else:
         output.report(summary, "nodes", _COLUMNS, rows)
-    if look.outsider:
-        say(look.outsider)
+    for _, _, why in outsiders:
+        say(why)
     if look.found and not look.is_led:
         say(_NOT_LED)
     return ExitCode.OK if look.is_led else ExitCode.FAILED
@@ -107,9 +115,10 @@ def show_status(target: Target, output: Output) -> int:
 def show_partitions(target: Target, output: Output) -> int:
     """List partitions, as the leader has them; without a leader as the node has them that answered, and say so."""
     with target.connect() as client:
-        look = _looked(client)
+        look = _looked(client, target.addresses())
         asked = look.leader if look.is_led else look.seen.node_id
-        places = [member.address for member, _ in look.found if member.node_id == asked and member.address]
+        wanted = (look.seen.cluster_id, asked)
+        places = [place for place, reply in look.places.items() if (reply.cluster_id, reply.node_id) == wanted]
         found = client.partitions(address=places[0] if places else None)
     columns = PartitionInfo.__struct_fields__
     rows = [[getattr(one, column) for column in columns] for one in found]
@@ -120,8 +129,8 @@ def show_partitions(target: Target, output: Output) -> int:
     return ExitCode.FAILED
 
 
-def _looked(client: "Client") -> _Look:
-    """Ask one node who the members are, and then each of them; whoever of them leads knows better who they are."""
+def _looked(client: "Client", addresses: list[str]) -> _Look:
+    """Ask nodes who the members are, and then each of those; whoever leads knows best."""
     seen = client.status()
     answers: dict[str, StatusReply | str] = {}
 
@@ -130,18 +139,24 @@ def _looked(client: "Client") -> _Look:
             answers[address] = _ask(client, address)
         return answers[address]
 
-    heard = [
-        seen,
-        *(ask(address) for address in [seen.leader_address, *(one.address for one in seen.nodes)] if address),
-    ]
-    leading = [one for one in heard if isinstance(one, StatusReply) and one.role == "leader"]
-    told = max(leading, key=lambda one: one.term, default=None)
-    found = [(member, ask(member.address)) for member in (told or seen).nodes]
+    for address in [*addresses, seen.leader_address, *(one.address for one in seen.nodes)]:
+        ask(address)
+    heard = [seen, *(one for one in answers.values() if isinstance(one, StatusReply))]
+    ours = [one for one in heard if one.cluster_id == seen.cluster_id]
+    told = max((one for one in ours if one.role == "leader"), key=lambda one: one.term, default=None)
+    members = (told or next(filter(_is_member, ours), seen)).nodes
+    found = [(member, ask(member.address)) for member in members]
     leader, term = seen.leader, seen.term
     for _, answer in found:
         if isinstance(answer, StatusReply) and answer.term >= term and answer.leader:
             leader, term = answer.leader, answer.term
-    return _Look(seen, found, leader, term, told is not None)
+    places = {place: answer for place, answer in answers.items() if isinstance(answer, StatusReply)}
+    return _Look(seen, places, found, leader, term, told is not None)
+
+
+def _is_member(reply: StatusReply) -> bool:
+    """Say whether a node is a member as far as it knows."""
+    return any(one.node_id == reply.node_id for one in reply.nodes)
 
 
 def _ask(client: "Client", address: str) -> StatusReply | str:

@@ -34,15 +34,29 @@ class Target(NamedTuple):
         from latewood.replica.tls import client_context  # noqa: PLC0415 - as above
         from latewood.replica.trial import load_cluster  # noqa: PLC0415 - as above
 
-        if ":" in self.name and not Path(self.name).exists():
+        if self._is_addresses:
             files = {"ca": self.ca, "cert": self.cert, "key": self.key}
             given = {field: path for field, path in files.items() if path is not None}
-            addresses = [one for one in self.name.split(",") if one.strip()]
-            return connect(addresses, tls=given or None, timeout_ms=self.timeout_ms)
+            return connect(self.addresses(), tls=given or None, timeout_ms=self.timeout_ms)
         cluster = load_cluster(Path(self.name))
         tls = client_context(cluster.tls) if cluster.tls else None
-        addresses = list(cluster.nodes.values())
-        return connect(addresses, tls=tls, cluster_id=cluster.cluster_id, timeout_ms=self.timeout_ms)
+        return connect(self.addresses(), tls=tls, cluster_id=cluster.cluster_id, timeout_ms=self.timeout_ms)
+
+    def addresses(self) -> list[str]:
+        """Return where it says that nodes are.
+
+        Raises:
+            NotFoundError, UsageError: that is no cluster.
+        """
+        from latewood.replica.trial import load_cluster  # noqa: PLC0415 - as above
+
+        if self._is_addresses:
+            return [one.strip() for one in self.name.split(",") if one.strip()]
+        return list(load_cluster(Path(self.name)).nodes.values())
+
+    @property
+    def _is_addresses(self) -> bool:
+        return ":" in self.name and not Path(self.name).exists()
 
 
 def cluster_argument(function: Callable[..., R]) -> Callable[..., R]:

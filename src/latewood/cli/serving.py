@@ -11,11 +11,12 @@ from typing import Any, Final
 
 from latewood.cli.errors import say
 from latewood.cli.newcomer import check_may_join
+from latewood.cli.node_file import load_node
 from latewood.cli.output import write_json
 from latewood.clock import SystemClock
 from latewood.errors import CorruptError, Diverged, UnavailableError
 from latewood.fs import PosixFS
-from latewood.replica.config import NodeConfig, load_config
+from latewood.replica.config import NodeConfig
 from latewood.replica.event_loop import event_loop_factory
 from latewood.replica.factory import load_factory
 from latewood.replica.founding import is_node, join_node
@@ -33,7 +34,7 @@ _SWITCH_S: Final = 0.001
 
 def run(path: Path, changes: Mapping[str, Any], *, join: bool, verbose: bool) -> int:
     """Run a node to its end."""
-    config = load_config(path, changes)
+    config = load_node(path, changes)
     if verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     if join and not is_node(config, PosixFS()):
@@ -65,8 +66,8 @@ async def _serve(config: NodeConfig, factory: MachineFactory) -> int:
             port = await node.start()
         except OSError as taken:
             message = (
-                f"cannot listen on {config.listen}: {taken.strerror or taken}; does this node run already? "
-                "If another program has the port, --listen chooses another address"
+                f"cannot listen on {config.listen}: {taken.strerror or taken}; "
+                "if another program has the port, --listen chooses another address"
             )
             raise UnavailableError(message) from taken
         server = await serve_metrics(node, config.metrics) if config.metrics else None

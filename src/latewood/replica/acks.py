@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from latewood.limits import LATE_MAX
 from latewood.replica.machine import Placed, Run
+from latewood.replica.native import native
 from latewood.replica.quorum import Majority, Quorum, quorum_index
 
 
@@ -37,6 +38,7 @@ class AckTracker:
         self._partitions: dict[int, _Acks] = {}
         self._through: dict[int, int] = {}
         """Up to which global index a node has everything."""
+        self._fold = native("_fold_placed")
         self._late: list[Placed] = []
         """Landed, and not yet known to its partition; of each partition in order."""
         self._late_max = LATE_MAX
@@ -83,8 +85,12 @@ class AckTracker:
             return
         self._is_settled = True
         reached = quorum_index(self._quorum, self._through, self._members)  # By all partitions, whatever is in them.
-        self._take_in([run for run in self._late if run[3] <= reached], reached)
-        self._late = [run for run in self._late if run[3] > reached]
+        if self._waiting or not reached:
+            self._take_in([run for run in self._late if run[3] <= reached], reached)
+            self._late = [run for run in self._late if run[3] > reached]
+        else:  # Then only the first and the last of a partition matter.
+            folded, self._late = self._fold(self._late, reached)
+            self._take_in([(key, first, last, entry) for key, (first, last, _, entry) in folded.items()], reached)
         for partition_id in list(self._waiting):
             self._settle_through(partition_id)
 
@@ -125,12 +131,6 @@ class AckTracker:
 
     def _take_in(self, late: Sequence[Placed], reached: int) -> None:
         """Let partitions know what has landed; enough nodes have everything up to `reached`."""
-        if not self._waiting and reached:  # Then only the first and the last of a partition matter.
-            firsts = {run[0]: run for run in reversed(late)}
-            late = [
-                (partition_id, firsts[partition_id][1], last, global_index)
-                for partition_id, _, last, global_index in {run[0]: run for run in late}.values()
-            ]
         for partition_id, first, last, global_index in late:
             acks = self._partitions.get(partition_id)
             if acks is None:

@@ -21,16 +21,39 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def is_everywhere(address: str) -> bool:
+    """Say whether it is all addresses of a machine: one can listen there, and nobody connect to it from elsewhere."""
+    ip = _ip(split_address(address)[0])
+    return ip is not None and ip.is_unspecified
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Say whether two addresses may be the same place; for all that is known here a name may be any host.
+
+    Port 0 is whichever is free.
+    """
+    (host, port), (other_host, other_port) = split_address(one), split_address(other)
+    if port != other_port and port and other_port:
+        return False
+    ip, other_ip = _ip(host), _ip(other_host)
+    return ip is None or other_ip is None or ip == other_ip or ip.is_unspecified or other_ip.is_unspecified
+
+
 def check_loopback(host: str) -> None:
     """Refuse plain text where others could listen.
 
     Raises:
         UsageError: the host is not this machine alone.
     """
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
+    ip = _ip(host)
+    if host != "localhost" and (ip is None or not ip.is_loopback):
         message = f"plain text is for loopback addresses alone, and {host} is none: give [tls] in the configuration"
         raise UsageError(message)
+
+
+def _ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a host is; None if it is a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None

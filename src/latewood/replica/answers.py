@@ -63,8 +63,8 @@ class AnswerBook:
     def __init__(self, through: int = 0) -> None:
         self._through = through
         """Entries up to this global index are in it: of a snapshot, when they are replayed."""
-        table: _AnswerTable = native("_AnswerTable")(REQUEST_WINDOW, CLIENTS_MAX, CLIENT_SILENT_NS)
-        self._table = table
+        self.table: Final[_AnswerTable] = native("_AnswerTable")(REQUEST_WINDOW, CLIENTS_MAX, CLIENT_SILENT_NS)
+        table = self.table
         self.begin = table.begin
         """`begin(partition_id, client_id, request_id)`: whether that follows all that its client has begun or done.
 
@@ -79,27 +79,27 @@ class AnswerBook:
 
     def is_full(self, partition_id: int, client_id: bytes, now_ns: int, coming: int = 0) -> bool:
         """Say whether a client would have to take the place of one that may still ask; `coming` are on their way."""
-        return not self.knows(partition_id, client_id) and self._table.is_full(partition_id, now_ns, coming)
+        return not self.knows(partition_id, client_id) and self.table.is_full(partition_id, now_ns, coming)
 
     def note(self, commands: Iterable[tuple[int, Command]]) -> None:
         """Note committed commands with their global indices, in order; what a snapshot has told of changes nothing."""
         for global_index, (partition_id, first, payloads, timestamp_ns, request, _) in commands:
             if global_index > self._through:
-                self._table.note(partition_id, request, first, len(payloads), timestamp_ns)
+                self.table.note(partition_id, request, first, len(payloads), timestamp_ns)
 
     def note_entry(self, global_index: int, data: bytes) -> None:
         """Note all commands of a committed entry, as `note`."""
         if global_index > self._through:
-            self._table.note_entry(data, VERSION)
+            self.table.note_entry(data, VERSION)
 
     def forget(self, partition_id: int, global_index: int) -> None:
         """Forget a partition that was torn down at an entry."""
         if global_index > self._through:
-            self._table.forget(partition_id)
+            self.table.forget(partition_id)
 
     def encode(self, partition_id: int) -> bytes:
         """Return all that is known in a partition, for a snapshot."""
-        return _ENCODER.encode(self._table.stored(partition_id))
+        return _ENCODER.encode(self.table.stored(partition_id))
 
     def restore(self, partition_id: int, pieces: Iterable[bytes], path: Path = Path("answers")) -> None:
         """Take what a snapshot holds of a partition; `path` names the snapshot in errors.
@@ -113,4 +113,4 @@ class AnswerBook:
             except msgspec.MsgspecError as error:
                 reason = f"the answers of partition {partition_id} cannot be read: {error}"
                 raise CorruptError(reason, path, 0) from None
-            self._table.restore(partition_id, [msgspec.structs.astuple(one) for one in stored])
+            self.table.restore(partition_id, [msgspec.structs.astuple(one) for one in stored])

@@ -70,6 +70,24 @@ def make_certificates(
     return office.made
 
 
+def certified_hosts(fs: FileSystem, path: Path) -> list[str]:
+    """Return the hosts that a certificate names.
+
+    Raises:
+        UsageError: it is none that we can read.
+    """
+    from cryptography import x509
+
+    try:
+        extensions = x509.load_pem_x509_certificate(_read(fs, path)).extensions
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    except ValueError as error:
+        raise UsageError(f"{path} is no certificate that we can read: {error}") from error
+    return [str(host) for kind in (x509.IPAddress, x509.DNSName) for host in names.get_values_for_type(kind)]
+
+
 class _Office:
     """Signs, and keeps a list of what it has made."""
 

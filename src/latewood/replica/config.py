@@ -33,7 +33,7 @@ import msgspec
 from latewood.errors import NotFoundError, UsageError
 from latewood.limits import MiB, check_name
 from latewood.queue.retention import RetentionPolicy
-from latewood.replica.addresses import check_loopback, split_address
+from latewood.replica.addresses import check_loopback, is_everywhere, may_be_same, split_address
 from latewood.replica.bundle import ENTRY_BYTES_MAX
 from latewood.replica.config_keys import check_keys
 from latewood.replica.factory import check_path
@@ -162,9 +162,11 @@ def load_config(path: Path, changes: Mapping[str, Any] | None = None) -> NodeCon
     try:
         whole = _merged(table, changes or {})
         check_keys(whole, _File)
-        return _checked(msgspec.convert(whole, _File), path.parent)
+        found = _checked(msgspec.convert(whole, _File), path.parent)
+        _check_addresses(found, moved="listen" in (changes or {}))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error
+    return found
 
 
 def _merged(table: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -209,6 +211,27 @@ def _checked(found: _File, directory: Path) -> NodeConfig:
         machine=found.machine,
         retention=found.retention,
     )
+
+
+def _check_addresses(found: NodeConfig, *, moved: bool) -> None:
+    """Refuse addresses that cannot be right; a node that was `moved` tells the others where it is now."""
+    nodes: dict[tuple[str, int], int] = {}
+    for node_id, address in found.peers.items():
+        first = nodes.setdefault(split_address(address), node_id)
+        if first != node_id and split_address(address)[1]:
+            message = f"{first} and {node_id} in [peers] are both {address}: write for each where that node listens"
+            raise UsageError(message)
+    own = found.peers.get(found.node_id, "")
+    if is_everywhere(found.advertise):
+        place = own or f"HOST:{split_address(found.listen)[1]}"
+        message = f'nobody else reaches this node at {found.advertise}: write advertise = "{place}", where they do'
+        raise UsageError(message)
+    if own and not moved and not may_be_same(own, found.advertise) and not may_be_same(own, found.listen):
+        message = (
+            f"{found.node_id} in [peers] is this node, at {own}, but it listens on {found.listen}: "
+            f'write {found.node_id} = "{found.advertise}" there, or advertise = "{own}" if others reach it so'
+        )
+        raise UsageError(message)
 
 
 def _check_retention(found: RetentionSettings) -> None:

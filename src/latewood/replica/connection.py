@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = FrameBuffer()
-        self._out: list[bytes] = []
+        self._out: list[bytearray] = []
         self._out_bytes = 0
         self._has_sent = False
         self._reason = ""
@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
         """Send a message, soon; if the connection is closed it is lost."""
         self.send_frame(encode_frame(message))
 
-    def send_frame(self, frame: bytes) -> None:
+    def send_frame(self, frame: bytearray) -> None:
         """Send what `encode_frame` returned."""
         if self._has_sent:
             self._out.append(frame)

@@ -19,6 +19,7 @@ from typing import Final
 
 from latewood.clock import Clock
 from latewood.errors import ClosedError, DiskFull, UnavailableError
+from latewood.limits import KiB
 from latewood.replica.apply import Alert, Progress
 from latewood.replica.barrier import Barriers
 from latewood.replica.driver import EngineLoop
@@ -30,7 +31,7 @@ from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.replica.read_points import ReadPoints
 from latewood.replica.recovery import RecoveredNode, close_node, following_indices
 from latewood.replica.replies import NotLeader, Refused
-from latewood.replica.requests import PartitionAppend
+from latewood.replica.requests import AppendGroup
 from latewood.replica.routing import Committed
 from latewood.replica.slow import births, slow_count
 from latewood.replica.surroundings import Surroundings
@@ -38,6 +39,10 @@ from latewood.replica.writing import Writer, WriteRequest
 
 _FULL_RETRY_S: Final = 1.0
 """With a full disk, committed entries are tried again so often."""
+_LATER_S: Final = 0.005
+"""A follower takes what little was committed to the partitions so much later, at once, unless somebody asks."""
+_LATER_BYTES: Final = 16 * KiB
+"""More than this is not left for later."""
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +78,9 @@ class Core:
         self.is_closed = False
         """Whether it has ended; looked at by the thread that has the partitions, too."""
         self._handed: deque[Sequence[Committed]] = deque()
+        self._later: list[Committed] = []
+        """Committed, and left for later."""
+        self._later_bytes = 0
         self._requests: deque[Callable[[], None]] = deque()
         self._books: deque[Callable[[], None]] = deque()
         self._leading_term = 0
@@ -127,15 +135,15 @@ class Core:
         else:
             self.writer.append_named(request, answering)
 
-    def append_group(self, client_id: bytes, appends: Sequence[PartitionAppend], replies: GroupReplies) -> None:
+    def append_group(self, group: AppendGroup, replies: GroupReplies) -> None:
         """Append records to several partitions; `replies` hear of each end, now or later."""
         if not self.is_leading:
-            for place in range(len(appends)):
+            for place in range(len(group.partitions)):
                 replies.answer(place, self.not_leader())
         elif self.is_lent:
-            self._requests.append(lambda: self.append_group(client_id, appends, replies))
+            self._requests.append(lambda: self.append_group(group, replies))
         else:
-            self.writer.append_group(client_id, appends, replies)
+            self.writer.append_group(group, replies)
 
     def tear_down(self, partition: int, answering: Answering) -> None:
         """Remove a partition."""
@@ -162,17 +170,23 @@ class Core:
 
     async def routed(self, index: int) -> None:
         """Return when everything up to a global index has come to its partition here."""
+        self._catch_up()
         if self.parts.watermarks.routed < index:
             future = self._loop.create_future()
             heapq.heappush(self._routed, (index, id(future), future))
             await future
 
     async def ours(self) -> None:
-        """Return when the partitions are the event loop's own, though perhaps not all entries are routed."""
+        """Return when the partitions are the event loop's own, and nothing is left for later.
+
+        Perhaps not all entries are routed.
+        """
+        self._catch_up()
         while self._is_lent and not self.is_closed:
             future: asyncio.Future[None] = self._loop.create_future()
             self._requests.append(lambda done=future: None if done.done() else done.set_result(None))  # type: ignore[misc]
             await future
+            self._catch_up()
 
     async def lend(self, work: Callable[[], None]) -> None:
         """Have a thread work with the partitions; committed entries and requests wait meanwhile.
@@ -181,7 +195,7 @@ class Core:
             ClosedError: the core was closed.
         """
         await self.ours()
-        if self.is_closed:
+        if self.is_closed or self.raft.failure is not None:
             raise ClosedError("the node has stopped")
         self._is_lent = True
         try:
@@ -249,10 +263,14 @@ class Core:
 
     def hand_on(self, entries: Sequence[Entry]) -> None:
         """Take committed entries to their partitions, or have them wait."""
-        self.parent_bytes += sum(len(entry.data) for entry in entries)
-        self._handed.append([Committed(entry) for entry in entries])
-        if not self._is_lent:
-            self._route()
+        size = sum([len(entry.data) for entry in entries])
+        self.parent_bytes += size
+        self._later += map(Committed, entries)
+        self._later_bytes += size
+        if not self._may_wait():
+            self._hand_later()
+        elif len(self._later) == len(entries):
+            self._loop.call_later(_LATER_S, self._catch_up)
 
     def on_reads(self, reads: Sequence[ReadState]) -> None:
         """Take the answers to `read_index`."""
@@ -277,6 +295,23 @@ class Core:
         self._around.on_failure(error)
 
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _may_wait(self) -> bool:
+        """Say whether what was committed may be left for later: nobody waits for it here, and it is not much."""
+        is_asked = self._routed or self.barriers.is_waiting or self._around.is_watched
+        is_free = not self._is_lent and self.raft.driver.role != Role.LEADER
+        return is_free and not is_asked and self._later_bytes <= _LATER_BYTES
+
+    def _hand_later(self) -> None:
+        """Take what was left for later to the partitions, or have it wait for them."""
+        self._handed.append(self._later)
+        self._later, self._later_bytes = [], 0
+        if not self._is_lent:
+            self._route()
+
+    def _catch_up(self) -> None:
+        if self._later and not self.is_closed:
+            self.raft.act(self._hand_later)
 
     def _route(self) -> None:
         """Take what was handed on to the partitions; if one is made, removed or rolls, a thread does it."""

@@ -70,8 +70,8 @@ def perform(store: LogStore, writes: Iterable[Write]) -> None:
         if write.snapshot:
             store.install(write.snapshot)
         if write.entries:
-            store.append(write.entries)
-        if write.hard_state:
+            store.append(write.entries, write.hard_state)
+        elif write.hard_state:
             store.set_hard_state(write.hard_state)
         for index, conf in write.confs:
             store.set_conf(index, conf)
@@ -346,9 +346,17 @@ class EngineLoop(Generic[_Token]):
         self._queue += self.driver.take()
         for fetch in self.driver.fetches():
             self._fetch(fetch)
+        has_handed_on = False
         if not self._is_writing and (self._queue or self._actions):
-            self._write()
-        if self.driver.hand_on() and self.engine.has_ready():
+            writes, self._queue = self._queue, []
+            size = sum([len(entry.data) for write in writes for entry in write.entries])
+            if self._is_waited_for(writes, size):
+                # The disk keeps us: who waits for an answer alone, as few do, does not wait for that too.
+                has_handed_on = self.driver.role == Role.LEADER and self.driver.hand_on()
+                self._write_here(writes, size)
+            else:
+                self._write(writes, size)
+        if (self.driver.hand_on() or has_handed_on) and self.engine.has_ready():
             self.wake()
 
     def _take_in(self) -> None:
@@ -382,15 +390,20 @@ class EngineLoop(Generic[_Token]):
         self._will_tell = False
         self._do(self.engine.tell_commit)
 
-    def _write(self) -> None:
-        writes, self._queue = self._queue, []
-        actions, self._actions = self._actions, []
-        size = sum(len(entry.data) for write in writes for entry in write.entries)
-        if self._pace.is_waited_for(size) and not actions and not any(write.snapshot for write in writes):
-            self._perform(writes, size)
-            self.driver.written(len(writes))
+    def _is_waited_for(self, writes: Sequence[Write], size: int) -> bool:
+        """Say whether the event loop writes itself: what is small, to a disk that is quick."""
+        is_plain = not self._actions and not any(write.snapshot for write in writes)
+        return is_plain and self._pace.is_waited_for(size)
+
+    def _write_here(self, writes: Sequence[Write], size: int) -> None:
+        self._perform(writes, size)
+        self.driver.written(len(writes))
+        if self.engine.has_ready():
             self.wake()
-            return
+
+    def _write(self, writes: Sequence[Write], size: int) -> None:
+        """Have the store's thread write, and do what else is to be done there."""
+        actions, self._actions = self._actions, []
         self._is_writing = True
 
         def work() -> None:

@@ -204,8 +204,8 @@ class LogStore(Protocol):
         """Return what is durable."""
         ...
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries, in place of whatever lies at their indices and behind."""
+    def append(self, entries: Sequence[Entry], hard_state: HardState | None = None) -> None:
+        """Write entries, in place of whatever lies at their indices and behind, and then the hard state."""
         ...
 
     def set_hard_state(self, state: HardState) -> None:

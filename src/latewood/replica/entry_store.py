@@ -180,8 +180,8 @@ class SegmentedLogStore:
         terms = state.terms()
         return Recovered(hard_state, state.conf, state.conf_index, terms, state.last_index, entries, at, state.snapshot)
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries, in place of whatever lies at their indices and behind.
+    def append(self, entries: Sequence[Entry], hard_state: HardState | None = None) -> None:
+        """Write entries, in place of whatever lies at their indices and behind, and then the hard state: one batch.
 
         If they are of a term that no hard state has named yet, one that does is written in front of them.
 
@@ -192,6 +192,8 @@ class SegmentedLogStore:
             DiskFull, Poisoned: the store must be opened again.
         """
         if not entries:
+            if hard_state:
+                self.set_hard_state(hard_state)
             return
         state, first = self._state, entries[0]
         self._check_may_append(entries)
@@ -200,7 +202,8 @@ class SegmentedLogStore:
             markers.append(hard_state_record(HardState(entries[-1].term, NO_NODE, state.hard_state.commit)))
         if first.index <= state.last_index:
             markers.append(cut_record(first.index, first.term))
-        self._write(markers, entries)
+        behind = [hard_state_record(hard_state)] if hard_state and (markers or hard_state != state.hard_state) else []
+        self._write(markers, entries, behind)
 
     def set_hard_state(self, state: HardState) -> None:
         """Write the hard state, behind the entries that it may speak of."""
@@ -385,11 +388,16 @@ class SegmentedLogStore:
             message = f"the terms of entries {first.index} to {entries[-1].index} fall"
             raise UsageError(message)
 
-    def _write(self, markers: list[ParentRecord], entries: Sequence[Entry] = ()) -> None:
-        """Append markers, then entries, as one batch; then know of them."""
+    def _write(
+        self, markers: list[ParentRecord], entries: Sequence[Entry] = (), behind: Sequence[ParentRecord] = ()
+    ) -> None:
+        """Append markers, then entries, then what stands behind them, as one batch; then know of them."""
         self._check_sound()
-        payloads = [*map(encode_record, markers), *(encode_entry(*entry) for entry in entries)]
-        indices = [*(record.index for record in markers), *(entry.index for entry in entries)]
+        payloads = [encode_entry(*entry) for entry in entries]
+        indices = [entry.index for entry in entries]
+        if markers or behind:
+            payloads = [*map(encode_record, markers), *payloads, *map(encode_record, behind)]
+            indices = [*(record.index for record in markers), *indices, *(record.index for record in behind)]
         end = self._log.next_sequence
         try:
             self._log.append_many(payloads, ext_ids=indices)
@@ -398,12 +406,17 @@ class SegmentedLogStore:
                 self._failure = error
             raise
         with self._lock:
-            for sequence, record in enumerate(markers, end):
-                self._state.add(record, sequence)
-                self._remember(record)
+            self._know(markers, end)
             self._state.add_entries(entries, end + len(markers))
             for entry in entries:
                 self._recent.add(entry)
+            self._know(behind, end + len(markers) + len(entries))
+
+    def _know(self, records: Sequence[ParentRecord], start: int) -> None:
+        """Take note of markers that stand in the log from a sequence on."""
+        for sequence, record in enumerate(records, start):
+            self._state.add(record, sequence)
+            self._remember(record)
 
     def _log_has_moved(self, end: int) -> bool:
         try:

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from latewood.clock import Clock
-from latewood.errors import ConflictError, CorruptError, NotFoundError, UsageError
-from latewood.fs import FileSystem, replace_file
+from latewood.errors import ConflictError, CorruptError, Locked, NotFoundError, UsageError
+from latewood.fs import FileSystem, Lock, replace_file
 from latewood.log import LogOptions
 from latewood.replica.config import NodeConfig
 from latewood.replica.engine import ConfState, HardState, Snapshot
@@ -90,6 +90,21 @@ def check_owner(config: NodeConfig, fs: FileSystem) -> None:
         error = CorruptError("the parent log of this node is gone", parent, 0)
         error.mend = replacement(config)
         raise error
+
+
+def hold_node(config: NodeConfig, fs: FileSystem) -> Lock:
+    """Return the right to run a node, held until it is closed.
+
+    The parent log has a lock too, but is opened late, and again after troubles.
+
+    Raises:
+        Locked: another process runs it.
+    """
+    try:
+        return fs.lock(NodeLayout(config.data).lock)
+    except Locked as error:
+        error.add_note(f"node {config.node_id} of cluster {config.cluster_id!r} runs already")
+        raise
 
 
 def replacement(config: NodeConfig) -> str:

@@ -29,9 +29,9 @@ class GuardedStore:
         """Return what is durable."""
         return self._store.recover()
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries."""
-        self._store.append(entries)
+    def append(self, entries: Sequence[Entry], hard_state: HardState | None = None) -> None:
+        """Write entries, and then the hard state."""
+        self._store.append(entries, hard_state)
 
     def set_hard_state(self, state: HardState) -> None:
         """Write the hard state."""

@@ -122,6 +122,7 @@ class Keeper:
         begun, given_up = list[SnapshotInHand](), list[bool]()
         try:
             events = list[Progress | Alert]()
+            await core.ours()  # What was left for later is routed then, and nothing moves until the thread looks.
             conf, routed = core.raft.driver.conf, core.parts.watermarks.routed
             term = core.store.term(routed)
 

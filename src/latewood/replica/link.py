@@ -65,7 +65,7 @@ class Link:
     def send(self, message: Peer) -> bool:
         """Send a message, or lose it; say which."""
         connection = self._connection
-        if connection is None or not self.is_up or connection.unsent_bytes > _UNSENT_BYTES_MAX:
+        if connection is None or not connection.is_greeted or connection.unsent_bytes > _UNSENT_BYTES_MAX:
             return False
         connection.send_frame(encode_frame(message))
         return True

@@ -13,7 +13,7 @@ from typing import Final
 
 from latewood.clock import Clock, SystemClock
 from latewood.errors import CorruptError, DiskFull, LatewoodError, Locked, UnavailableError, UnsupportedVersion
-from latewood.fs import FileSystem, PosixFS
+from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.limits import MiB
 from latewood.log import LogOptions
 from latewood.replica.addresses import split_address
@@ -25,7 +25,7 @@ from latewood.replica.directory import DIRECTORY_PARTITION, DirectoryMachine
 from latewood.replica.dispatch import Dispatcher, Limits
 from latewood.replica.engine import Message, MessageKind
 from latewood.replica.figures import directory_of
-from latewood.replica.founding import check_owner, parent_options
+from latewood.replica.founding import check_owner, hold_node, parent_options
 from latewood.replica.keeping import Keeper
 from latewood.replica.link import Identity
 from latewood.replica.machine import LogMachine, MachineFactory, PartitionStateMachine
@@ -81,6 +81,7 @@ class Node:
         self._offers = Offers(self.transport, self.fs, self._clock, self.layout, self._reopen)
         self._tasks: list[asyncio.Task[None]] = []
         self._reopening: asyncio.Task[None] | None = None
+        self._lock: Lock | None = None
         self._ticks = 0
         self._is_closing = False
 
@@ -94,6 +95,7 @@ class Node:
             OSError: the address cannot be had.
         """
         check_owner(self.config, self.fs)
+        self._lock = hold_node(self.config, self.fs)  # First: who runs already has the port too, and that says less.
         port = await self.transport.listen(*split_address(self.config.listen))
         self._set_peers()
         try:
@@ -120,6 +122,8 @@ class Node:
         await self._close_core()
         self.service.close()
         await self.transport.close()
+        if self._lock is not None:
+            self._lock.close()
 
     async def hand_over(self, timeout_s: float) -> None:
         """If we lead, have the node that has come furthest lead instead; give up after a while."""
@@ -152,13 +156,14 @@ class Node:
     def on_peer(self, node_id: int, message: Peer) -> None:
         """Take a message of another node."""
         core = self.core
+        if core is not None and type(message) is RaftMessages:  # Mostly.
+            core.raft.step(node_id, message.messages)
+            return
         if isinstance(message, SnapshotOffer):
             self._offers.on_offer(core, node_id, message)
         if core is None:
             return
         match message:
-            case RaftMessages():
-                core.raft.step(node_id, message.messages)
             case SnapshotOutcome():
                 self._offers.on_outcome(core, node_id, message)
             case Acknowledged():
@@ -188,16 +193,23 @@ class Node:
         """Return where a node can be reached."""
         return self.addresses().get(node_id, "") if node_id else ""
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody waits for records."""
+        return self.service.is_watched
+
     def send(self, messages: Sequence[Message]) -> None:
         """Send the engine's messages, or lose them."""
         batches: dict[int, list[bytes]] = {}
         for to, kind, data in messages:
             if kind == MessageKind.SNAPSHOT:
                 self._offers.offer(self.core, self.keeper, to, data)
+            elif to in batches:
+                batches[to].append(data)
             else:
-                batches.setdefault(to, []).append(data)
+                batches[to] = [data]
         for to, batch in batches.items():
-            for piece in _pieces(batch):
+            for piece in _pieces(batch) if len(batch) > 1 else (batch,):
                 if not self.transport.send(to, RaftMessages(piece)):
                     self._unreachable.add(to)
 

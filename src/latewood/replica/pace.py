@@ -11,8 +11,8 @@ from latewood.limits import KiB
 
 SMALL_BYTES: Final = 4 * KiB
 """Of entries: those of a few who wait.  With many on the way a thread gets more done."""
-QUICK_S: Final = 0.001
-TRIALS: Final = 32
+QUICK_S: Final = 0.004
+TRIALS: Final = 8
 """Writes in a row that must have been quick."""
 
 

@@ -4,20 +4,18 @@ Most are plain: one command each, and those of a client that came together share
 Whatever else there is to a request goes its own way (`Pending`).  Owned by the event loop's thread.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from latewood.replica.grouping import Answer, GroupReplies
 from latewood.replica.replies import NotLeader, Refused
+from latewood.replica.requests import AppendGroup
 
 Answering: TypeAlias = Callable[[Answer], None]
 
 Key: TypeAlias = tuple[int, bytes, int]
 """Partition, client and number of a request."""
-
-PlainCommand: TypeAlias = tuple[int, int, Sequence[bytes], int]
-"""Partition, the index of its first record, its records, and the number of the request."""
 
 
 class Proposed(Protocol):
@@ -77,63 +75,70 @@ class Pending:
 
 
 class PendingGroup:
-    """Plain requests of one client that share an entry."""
+    """Plain requests of one client that share an entry: neighbours in the message that brought them."""
 
-    __slots__ = ("_found", "_is_done", "_joined", "_replies", "client_id", "commands", "places", "size")
+    __slots__ = (
+        "_client_id",
+        "_counts",
+        "_firsts",
+        "_found",
+        "_is_done",
+        "_joined",
+        "_partitions",
+        "_places",
+        "_replies",
+        "_request_ids",
+    )
 
-    def __init__(self, client_id: bytes, replies: GroupReplies) -> None:
-        self.client_id, self._replies = client_id, replies
-        self.commands: list[PlainCommand] = []
-        self.places: list[int] = []
-        """Of the requests in the message that brought them."""
-        self.size = 0
-        """Bytes of the commands."""
+    def __init__(self, group: AppendGroup, place: int, firsts: list[int], replies: GroupReplies) -> None:
+        """`place` is that of the first of them; `firsts` are the first indices of all.
+
+        Nothing is kept of the message but numbers: its payloads would be in nobody's books.
+        """
+        self._places = range(place, place + len(firsts))
+        self._client_id, self._firsts, self._replies = group.client_id, firsts, replies
+        self._partitions, self._request_ids, self._counts = group.partitions, group.request_ids, group.counts
         self._is_done = False
         self._joined: list[tuple[int, Answering]] = []
         """Repetitions, and of which of them."""
         self._found: dict[tuple[int, int], int] | None = None
 
-    def add(self, place: int, command: PlainCommand, size: int) -> None:
-        """Add a request, whose command has `size` bytes."""
-        self.places.append(place)
-        self.commands.append(command)
-        self.size += size
-
     def join(self, key: Key, answering: Answering) -> bool:
         """Answer a repetition as `Pending.join`, if it is of one of these; say whether it is."""
         partition, client_id, request_id = key
-        if client_id != self.client_id:
+        if client_id != self._client_id:
             return False
         if self._found is None:
-            self._found = {(command[0], command[3]): at for at, command in enumerate(self.commands)}
-        at = self._found.get((partition, request_id))
-        if at is None:
+            self._found = {(self._partitions[place], self._request_ids[place]): place for place in self._places}
+        place = self._found.get((partition, request_id))
+        if place is None:
             return False
         if self._is_done:
-            answering(self._indices(at))
+            answering(self._indices(place))
         else:
-            self._joined.append((at, answering))
+            self._joined.append((place, answering))
         return True
 
     def committed(self) -> bool:
         """Take note that they are committed, all at once: see `Proposed`."""
         self._is_done = True
-        self._replies.add_plain(self.places, [command[1] - 1 for command in self.commands])
-        for at, answering in self._joined:
-            answering(self._indices(at))
+        self._replies.add_plain(self._places, [first - 1 for first in self._firsts])
+        for place, answering in self._joined:
+            answering(self._indices(place))
         return True
 
     def fail(self, answer: NotLeader | Refused) -> None:
         """Tell everybody who asked: see `Proposed`."""
-        for place in self.places:
+        for place in self._places:
             self._replies.answer(place, answer)
         for _, answering in self._joined:
             answering(answer)
 
     def reserved(self) -> Iterable[tuple[int, int]]:
         """Return what is reserved for them: see `Proposed`."""
-        return [(partition, first) for partition, first, _, _ in reversed(self.commands)]
+        own = zip(self._places, self._firsts, strict=True)
+        return [(self._partitions[place], first) for place, first in reversed(list(own))]
 
-    def _indices(self, at: int) -> list[int]:
-        _, first, payloads, _ = self.commands[at]
-        return list(range(first, first + len(payloads)))
+    def _indices(self, place: int) -> list[int]:
+        first = self._firsts[place - self._places.start]
+        return list(range(first, first + (self._counts[place] if self._counts else 1)))

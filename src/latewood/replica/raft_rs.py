@@ -1,15 +1,13 @@
 """The engine on tikv/raft-rs, through `latewood._native`.
 
-Turns the core's plain tuples into our values, and its errors into ours.  Decides nothing.
+Turns the core's plain tuples into our values.  Decides nothing.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from latewood.errors import Poisoned, UsageError
 from latewood.limits import MiB
 from latewood.replica.engine import (
     ConfState,
@@ -79,54 +77,44 @@ class RaftRsEngine:
             NotFoundError: the native module is not built.
         """
         self.node = node
-        with _OUR_ERRORS:
-            core: _RaftCore = native("_RaftCore")(node, options or RaftOptions(), recovered)
-            self._core = core
+        core: _RaftCore = native("_RaftCore")(node, options or RaftOptions(), recovered)
+        self._core = core
 
     def tick(self) -> None:
         """Let one unit of time pass."""
-        with _OUR_ERRORS:
-            self._core.tick()
+        self._core.tick()
 
     def tell_commit(self) -> None:
         """As the leader, tell the others how far is committed."""
-        with _OUR_ERRORS:
-            self._core.tell_commit()
+        self._core.tell_commit()
 
     def step(self, sender: int, messages: Sequence[bytes]) -> None:
         """Take in messages of one node."""
-        with _OUR_ERRORS:
-            self._core.step(sender, messages)
+        self._core.step(sender, messages)
 
     def propose(self, data: Sequence[bytes]) -> int:
         """Append entries, all or none, and return the index of the first; 0 if they were refused."""
-        with _OUR_ERRORS:
-            return self._core.propose(data)
+        return self._core.propose(data)
 
     def propose_change(self, changes: Sequence[tuple[int, int]], context: bytes = b"", *, joint: bool = False) -> int:
         """Propose changes of membership and return the index; 0 if they were refused."""
-        with _OUR_ERRORS:
-            return self._core.propose_change(changes, context, joint)
+        return self._core.propose_change(changes, context, joint)
 
     def apply_change(self, entry: Entry) -> ConfState:
         """Make a committed change of membership take effect, and return who is a member now."""
-        with _OUR_ERRORS:
-            return _conf(self._core.apply_change(entry.kind, entry.data))
+        return _conf(self._core.apply_change(entry.kind, entry.data))
 
     def read_index(self, context: bytes) -> None:
         """Ask for a linearizable read."""
-        with _OUR_ERRORS:
-            self._core.read_index(context)
+        self._core.read_index(context)
 
     def has_ready(self) -> bool:
         """Say whether there is anything to do."""
-        with _OUR_ERRORS:
-            return self._core.has_ready()
+        return self._core.has_ready()
 
     def ready(self) -> Ready:
         """Take what is to be done."""
-        with _OUR_ERRORS:
-            head, (entries, snapshot), (messages, held), (committed, reads) = self._core.ready()
+        head, (entries, snapshot), (messages, held), (committed, reads) = self._core.ready()
         number, role, leader, hard_state, must_sync = head
         return Ready(
             number,
@@ -144,63 +132,52 @@ class RaftRsEngine:
 
     def on_persisted(self, number: int) -> None:
         """Say that this ready, and all before it, are durable."""
-        with _OUR_ERRORS:
-            self._core.on_persisted(number)
+        self._core.on_persisted(number)
 
     def on_applied(self, index: int) -> None:
         """Say that committed entries up to `index` were handed on."""
-        with _OUR_ERRORS:
-            self._core.on_applied(index)
+        self._core.on_applied(index)
 
     def fetches(self) -> list[Fetch]:
         """Take the requests for old entries."""
-        with _OUR_ERRORS:
-            return [Fetch(*fetch) for fetch in self._core.fetches()]
+        found = self._core.fetches()
+        return [Fetch(*fetch) for fetch in found] if found else []
 
     def on_fetched(self, token: int, entries: Sequence[Entry]) -> None:
         """Answer one request."""
-        with _OUR_ERRORS:
-            self._core.on_fetched(token, entries)
+        self._core.on_fetched(token, entries)
 
     def wants_snapshot(self) -> int:
         """Return the least index of a snapshot that some node waits for; 0 if none does."""
-        with _OUR_ERRORS:
-            return self._core.wants_snapshot()
+        return self._core.wants_snapshot()
 
     def set_snapshot(self, snapshot: Snapshot) -> None:
         """Have a snapshot ready for nodes that are too far behind."""
-        with _OUR_ERRORS:
-            self._core.set_snapshot(snapshot)
+        self._core.set_snapshot(snapshot)
 
     def compact(self, index: int) -> None:
         """Forget entries up to `index`."""
-        with _OUR_ERRORS:
-            self._core.compact(index)
+        self._core.compact(index)
 
     def report_unreachable(self, node: int) -> None:
         """Say that the last messages to a node were lost."""
-        with _OUR_ERRORS:
-            self._core.report_unreachable(node)
+        self._core.report_unreachable(node)
 
     def report_snapshot(self, node: int, *, arrived: bool) -> None:
         """Say how sending a snapshot ended."""
-        with _OUR_ERRORS:
-            self._core.report_snapshot(node, arrived)
+        self._core.report_snapshot(node, arrived)
 
     def transfer_leader(self, node: int) -> None:
         """Ask a node to take over."""
-        with _OUR_ERRORS:
-            self._core.transfer_leader(node)
+        self._core.transfer_leader(node)
 
     def campaign(self) -> None:
         """Stand for election now."""
-        with _OUR_ERRORS:
-            self._core.campaign()
+        self._core.campaign()
 
     def status(self) -> Status:
         """Return figures."""
-        with _OUR_ERRORS:
-            (counts, place, memory), progress = self._core.status()
+        (counts, place, memory), progress = self._core.status()
         last, first, role, leader, conf = place
         return Status(*counts, last, first, role, leader, _conf(conf), *memory, [Progress(*one) for one in progress])
 
@@ -212,22 +189,3 @@ def _conf(value: "_ConfValue") -> ConfState:
 
 def _nodes(nodes: Iterable[Any]) -> tuple[int, ...]:
     return tuple(nodes)
-
-
-class _OurErrors:
-    """Turns the core's errors into ours.  A class: a generator would cost more than most calls of the core."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        if isinstance(error, ValueError):
-            raise UsageError(str(error)) from None
-        if isinstance(error, RuntimeError):
-            raise Poisoned(str(error)) from None
-
-
-_OUR_ERRORS: Final = _OurErrors()

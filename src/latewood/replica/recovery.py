@@ -66,6 +66,11 @@ class NodeLayout(NamedTuple):
         """The snapshots."""
         return self.root / "snapshots"
 
+    @property
+    def lock(self) -> Path:
+        """The lock of the process that runs the node."""
+        return self.root / "node.lock"
+
 
 class NodeSite(NamedTuple):
     """What a node is opened with."""

@@ -52,6 +52,8 @@ class Rejected(WireMessage, frozen=True, tag=3):
     """Why there will be no conversation.  The connection is closed after it."""
 
     reason: str
+    is_final: bool = False
+    """Whoever asks again is told the same."""
 
 
 # -- between nodes, without answer ------------------------------------------------------------------------
@@ -128,6 +130,8 @@ class GetPartitions(WireMessage, frozen=True, tag=35):
     id: int
     partitions: tuple[int, ...] = ()
     """Only these; none: all."""
+    of_leader: bool = False
+    """As the leader has them: others do not answer."""
 
 
 class Barrier(WireMessage, frozen=True, tag=36):
@@ -191,23 +195,33 @@ class SetCursor(WireMessage, frozen=True, tag=42):
     """Of the life of the partition that it has read; 0: it has read nothing."""
 
 
-class PartitionAppend(WireMessage, frozen=True):
-    """What an `Append` says, without what all of a group have in common."""
-
-    partition: int
-    request_id: int
-    payloads: list[bytes]
-
-
 class AppendGroup(WireMessage, frozen=True, tag=43):
     """Several requests of one client in one message, mostly to as many partitions.
 
-    Each is a request of its own, with its own number, end and answer; they only travel together.
+    Each is a request of its own, with its own number, end and answer; they only travel together.  What they have in
+    common stands side by side, which costs less than as many messages in one.
     """
 
     id: int
     client_id: bytes
-    appends: list[PartitionAppend]
+    partitions: list[int]
+    """Of each request."""
+    request_ids: list[int]
+    """Of each request."""
+    counts: list[int]
+    """So many of the payloads belong to each request; none: one to each."""
+    payloads: list[bytes]
+    """Of all requests, one after another."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each request has what it needs, and nothing is left over."""
+        requests = len(self.partitions)
+        if len(self.request_ids) != requests or len(self.counts) not in (0, requests):
+            return False
+        if not self.counts:
+            return len(self.payloads) == requests
+        return min(self.counts) >= 0 and sum(self.counts) == len(self.payloads)
 
 
 class GetReaders(WireMessage, frozen=True, tag=44):

@@ -144,12 +144,19 @@ class Service:
             write = WriteRequest(request.partition, request.client_id, request.request_id, request.payloads)
             core.append(write, partial(self._answered, connection, request.id))
         elif isinstance(request, AppendGroup):
-            replies = GroupReplies(request.id, connection.send, self._refused)
-            core.append_group(request.client_id, request.appends, replies)
+            if request.is_whole:
+                core.append_group(request, GroupReplies(request.id, connection.send, self._refused))
+            else:
+                connection.abort(f"{connection.name} sent a group whose requests do not have what they need")
         else:
             task = asyncio.get_running_loop().create_task(self._answer(core, connection, request))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether readers wait for records."""
+        return bool(self._watchers)
 
     def on_applied(self, partition_ids: Collection[int]) -> None:
         """Wake readers that wait for records."""
@@ -264,6 +271,8 @@ class Service:
         return status_of(request.id, core, self._node.config.cluster_id, self._node.addresses())
 
     async def _partitions(self, core: Core, _: Connection, request: GetPartitions) -> Reply:
+        if request.of_leader and not core.is_leading:
+            return msgspec.structs.replace(core.not_leader(), id=request.id)
         await core.ours()
         return Partitions(request.id, partition_infos(core, request.partitions))
 

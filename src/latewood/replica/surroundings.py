@@ -9,6 +9,11 @@ from latewood.replica.engine import Message
 class Surroundings(Protocol):
     """What a core needs from its node.  Called on the event loop."""
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody waits for records."""
+        ...
+
     def send(self, messages: Sequence[Message]) -> None:
         """Send the engine's messages, or lose them."""
         ...

@@ -7,6 +7,7 @@ node answers is what counts, and the id says that.
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -50,6 +51,41 @@ def node_id_of(certificate: Mapping[str, Any] | None) -> int:
         if kind == "URI" and text != value and text.isascii() and text.isdigit():
             return int(text)
     return 0
+
+
+def check_is_of(credentials: Credentials, node_id: int) -> None:
+    """Refuse a certificate that others would not take for that of this node.
+
+    Raises:
+        UsageError: it is another's, or a client's; or a file is missing, or not what it should be.
+    """
+    certificate = _seen_by_others(credentials)
+    found = node_id_of(certificate)
+    if certificate and found != node_id:
+        message = (
+            f"certificate in [tls], {credentials.certificate}, is of {f'node {found}' if found else 'no node'}, and "
+            f"node_id is {node_id}: write the files of the one that has the URI {NODE_URI}{node_id}"
+        )
+        raise UsageError(message)
+
+
+def _seen_by_others(credentials: Credentials) -> Mapping[str, Any] | None:
+    """Return a certificate as others see it, by a conversation with ourselves; None if they would not believe it.
+
+    There is nothing in `ssl` that reads a certificate from a file.
+    """
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = client_context(credentials)
+    context.verify_mode = ssl.CERT_NONE  # Of a client's certificate, a client would only say that it is no server's.
+    client = context.wrap_bio(back, there)
+    server = server_context(credentials).wrap_bio(there, back, server_side=True)
+    try:
+        for end in (client, server, client, server):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+        return server.getpeercert()
+    except ssl.SSLError:
+        return None
 
 
 def _context(protocol: int, credentials: Credentials) -> ssl.SSLContext:

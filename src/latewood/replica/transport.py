@@ -13,7 +13,7 @@ Owned by the event loop's thread.
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from latewood.errors import UnavailableError
 from latewood.replica.addresses import check_loopback
@@ -22,7 +22,7 @@ from latewood.replica.link import Identity, Link
 from latewood.replica.replies import Done
 from latewood.replica.requests import VERSION, Hello, Probe, Rejected, Welcome
 from latewood.replica.tls import Credentials, client_context, node_id_of, server_context
-from latewood.replica.wire import Message, Peer, Reply, Request
+from latewood.replica.wire import PEER_KINDS, REQUEST_KINDS, Message, Peer, Reply, Request
 
 _GREETING_S: Final = 5.0
 _CONNECTIONS_MAX: Final = 4_096
@@ -135,14 +135,15 @@ class Transport:
         return connection
 
     def _take(self, connection: Connection, message: Message) -> None:
+        kind = type(message)
         if not connection.is_greeted:
             self._greet(connection, message)
+        elif kind in PEER_KINDS and connection.node_id:
+            self._handler.on_peer(connection.node_id, cast("Peer", message))
+        elif kind in REQUEST_KINDS:
+            self._handler.on_request(connection, cast("Request", message))
         elif isinstance(message, Probe):
             connection.send(Done(message.id))
-        elif isinstance(message, Request):
-            self._handler.on_request(connection, message)
-        elif isinstance(message, Peer) and connection.node_id:
-            self._handler.on_peer(connection.node_id, message)
         else:
             connection.abort(f"{connection.name} sent a {type(message).__name__}, which is not for it to send")
 
@@ -150,7 +151,7 @@ class Transport:
         reason = self._objection(connection, message)
         if reason or not isinstance(message, Hello):
             _logger.warning("a connection is refused: %s", reason)
-            connection.send(Rejected(reason))
+            connection.send(Rejected(reason, is_final=self._is_for_another(message)))
             connection.close(reason)
             return
         node_id = message.node_id if message.role == "peer" else 0
@@ -167,15 +168,20 @@ class Transport:
         own, is_peer = self.identity, message.role == "peer"
         named = message.node_id if is_peer else 0
         proven = node_id_of(connection.certificate) if self._server_tls and is_peer else named
-        other = message.cluster_id != own.cluster_id and (is_peer or message.cluster_id != "")
         objections = {
             f"we speak version {VERSION}, not {message.version}; upgrade the older side": message.version != VERSION,
-            f"this is cluster {own.cluster_id!r}, not {message.cluster_id!r}": other,
+            f"this is cluster {own.cluster_id!r}, not {message.cluster_id!r}": self._is_for_another(message),
             f"{_CONNECTIONS_MAX:,} connections are open already": len(self._open) > _CONNECTIONS_MAX,
             f"node {named} cannot be a peer of node {own.node_id}": is_peer and named in (0, own.node_id),
             f"the certificate is of {f'node {proven}' if proven else 'no node'}, not of node {named}": proven != named,
         }
         return next((reason for reason, holds in objections.items() if holds), "")
+
+    def _is_for_another(self, message: Message) -> bool:
+        """Say whether somebody looks for another cluster; a client that names none takes this one."""
+        if not isinstance(message, Hello) or (message.role == "client" and not message.cluster_id):
+            return False
+        return message.cluster_id != self.identity.cluster_id
 
     def _too_slow(self, connection: Connection) -> None:
         if not connection.is_greeted:

@@ -18,8 +18,9 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from latewood.limits import LATE_MAX
+from latewood.limits import LATE_MAX, U64_MAX
 from latewood.replica.machine import Placed, Run
+from latewood.replica.native import native
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class Watermarks:
         self._tracked: dict[int, _Tracked] = {}
         self._pending: set[int] = set()
         """Partitions with something that is routed and not wholly applied."""
+        self._fold = native("_fold_placed")
         self._late: list[Placed] = []
         """Written down, and not in `_tracked` yet."""
 
@@ -230,12 +232,10 @@ class Watermarks:
     def _settle(self) -> None:
         """Take in what was written down."""
         late, self._late = self._late, []
-        firsts = {run[0]: run for run in reversed(late)}
-        for partition_id, _, last, last_global in {run[0]: run for run in late}.values():
+        for partition_id, (first, last, first_global, last_global) in self._fold(late, U64_MAX)[0].items():
             tracked = self._tracked.get(partition_id)
             if tracked is None:
                 tracked = self._tracked[partition_id] = _Tracked(PartitionProgress())
-            _, first, _, first_global = firsts[partition_id]
             progress = tracked.progress
             assert first == progress.highest_index + 1, (progress, first)
             assert not tracked.pending, "a log has nothing to apply"

@@ -14,7 +14,7 @@ A sequence is the record's number in its partition, from 0 on: its partition_log
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import msgspec
 
@@ -114,12 +114,16 @@ Reply: TypeAlias = (
 )
 Message: TypeAlias = Greeting | Peer | Request | Probe | Reply
 
+REQUEST_KINDS: Final[frozenset[type]] = frozenset(get_args(Request))
+PEER_KINDS: Final[frozenset[type]] = frozenset(get_args(Peer))
+"""To look a message's type up in: asking for an instance of one of so many types takes longer than decoding it."""
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Message]] = msgspec.msgpack.Decoder(Message)
 
 
-def encode_frame(message: Message) -> bytes:
-    """Return a message as a frame.
+def encode_frame(message: Message) -> bytearray:
+    """Return a message as a frame, which is the caller's alone.
 
     Raises:
         WireError: it is larger than any frame may be.
@@ -131,10 +135,10 @@ def encode_frame(message: Message) -> bytes:
         reason = f"a message of {length:,} bytes, and a frame has at most {FRAME_BYTES_MAX:,}"
         raise WireError(reason)
     buffer[:_LENGTH] = length.to_bytes(_LENGTH, "big")
-    return bytes(buffer)
+    return buffer
 
 
-def decode_message(raw: bytes | memoryview) -> Message:
+def decode_message(raw: bytes | bytearray | memoryview) -> Message:
     """Return the message in a frame's body.
 
     Raises:

@@ -20,7 +20,7 @@ from latewood.replica.grouping import GroupReplies
 from latewood.replica.native import native
 from latewood.replica.pending import Answering, Key, Pending, PendingGroup, Proposed
 from latewood.replica.replies import NotLeader, Refused
-from latewood.replica.requests import CLIENT_ID_BYTES, PARTITION_MAX, REQUEST_MAX, PartitionAppend
+from latewood.replica.requests import CLIENT_ID_BYTES, PARTITION_MAX, REQUEST_MAX, AppendGroup
 from latewood.replica.routing import SegmentedStateMachine
 
 _HEAD_BYTES: Final = COMMAND_SIZE + len(request_name(bytes(CLIENT_ID_BYTES), 0))
@@ -35,6 +35,19 @@ class WriteRequest(NamedTuple):
     payloads: Sequence[bytes]
 
 
+class _PlainBounds(NamedTuple):
+    """What a request that is handled together with others may hold, and an entry of such."""
+
+    payload_bytes: int
+    """Of all payloads of a request."""
+    partition: int = PARTITION_MAX
+    head_bytes: int = _HEAD_BYTES
+    """Of a command, beside its payloads and their lengths."""
+    records: int = ENTRY_RECORDS_MAX
+    commands: int = ENTRY_COMMANDS_MAX
+    bytes: int = ENTRY_BYTES_MAX
+
+
 class Writer:
     """The requests of one term.  See the module for its thread."""
 
@@ -47,9 +60,9 @@ class Writer:
     ) -> None:
         """`propose` is given commands, who waits for them, and how many they are."""
         self._machine, self._clock, self._propose = machine, clock, propose
-        self._join_commands = native("_join_commands")
+        self._admit_plain = native("_admit_plain")
         self._payload_bytes_max = payload_bytes_max
-        self._plain_bytes_max = min(payload_bytes_max, ENTRY_BYTES_MAX)
+        self._bounds = _PlainBounds(payload_bytes=min(payload_bytes_max, ENTRY_BYTES_MAX))
         self._pending: dict[Key, Pending] = {}
         self._groups: dict[PendingGroup, None] = {}
         self._tearing_down: dict[int, Pending] = {}
@@ -91,46 +104,33 @@ class Writer:
         rest = payloads[len(known) :] if known else payloads
         self._append_new(key, rest, now_ns, answering, known)
 
-    def append_group(self, client_id: bytes, appends: Sequence[PartitionAppend], replies: GroupReplies) -> None:
+    def append_group(self, group: AppendGroup, replies: GroupReplies) -> None:
         """Append requests of one client: the plain ones together, all others as `append`."""
-        now_ns, begin, reserve = (
-            self._clock.now_ns(),
-            self._machine.answers.begin,
-            self._machine.parts.dispatcher.reserve,
-        )
-        group = PendingGroup(client_id, replies)
-        for place, one in enumerate(appends):
-            partition, request_id, payloads = one.partition, one.request_id, one.payloads
-            count = len(payloads)
-            size = len(payloads[0]) if count == 1 else sum(map(len, payloads))
-            command_bytes = size + 4 * count + _HEAD_BYTES
-            if len(group.commands) >= ENTRY_COMMANDS_MAX or group.size + command_bytes > ENTRY_BYTES_MAX:
-                group = self._propose_group(group, now_ns, replies)
-            if (
-                0 < count <= ENTRY_RECORDS_MAX
-                and size <= self._plain_bytes_max
-                and 0 <= partition <= PARTITION_MAX
-                and request_id > 0
-                and not (self._pending and (partition, client_id, request_id) in self._pending)
-                and partition not in self._tearing_down
-                and begin(partition, client_id, request_id)
-                and (first := reserve(partition, count, size, now_ns))
-            ):
-                group.add(place, (partition, first, payloads, request_id), command_bytes)
-            else:  # What has its indices already is to be in the log before it.
-                group = self._propose_group(group, now_ns, replies)
-                request = WriteRequest(partition, client_id, request_id, payloads)
-                self.append_named(request, partial(replies.answer, place))
-        self._propose_group(group, now_ns, replies)
+        place, start, now_ns = 0, 0, self._clock.now_ns()
+        while place < len(group.partitions):
+            data, firsts, start = self._admit(group, place, start, now_ns)
+            if firsts:
+                pending = PendingGroup(group, place, firsts, replies)
+                self._groups[pending] = None
+                self._propose(data, pending, len(firsts))
+                place += len(firsts)
+            else:
+                stop = start + (group.counts[place] if group.counts else 1)
+                own = group.partitions[place], group.client_id, group.request_ids[place], group.payloads[start:stop]
+                self.append_named(WriteRequest(*own), partial(replies.answer, place))
+                place, start = place + 1, stop
 
-    def _propose_group(self, group: PendingGroup, now_ns: int, replies: GroupReplies) -> PendingGroup:
-        """Propose requests, if there are any, and return a group for those that follow."""
-        if not group.commands:
-            return group
-        self._groups[group] = None
-        data = self._join_commands(group.client_id, group.commands, now_ns, VERSION)
-        self._propose(data, group, len(group.commands))
-        return PendingGroup(group.client_id, replies)
+    def _admit(self, group: AppendGroup, place: int, start: int, now_ns: int) -> tuple[bytes, list[int], int]:
+        """Admit plain requests from a place on, as many as fit one entry.
+
+        Returns their commands, the first index of each, and where the payloads of the next request start.
+        """
+        machine = self._machine
+        answers, backlogs = machine.answers.table, machine.parts.dispatcher.table
+        admitted: tuple[bytes, list[int], int] = self._admit_plain(
+            group, place, start, now_ns, VERSION, self._bounds, answers, backlogs, self._pending, self._tearing_down
+        )
+        return admitted
 
     def _append_new(
         self, key: Key, payloads: Sequence[bytes], now_ns: int, answering: Answering, known: Sequence[int]

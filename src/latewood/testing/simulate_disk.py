@@ -47,9 +47,11 @@ class ModelStore:
         """Return an entry's term."""
         return self.base_term if index == self.base_index else self.entries[index - self.base_index - 1].term
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries."""
+    def append(self, entries: Sequence[Entry], hard_state: HardState | None = None) -> None:
+        """Write entries, and then the hard state."""
         self._write(entries)
+        if hard_state:
+            self.set_hard_state(hard_state)
 
     def set_hard_state(self, state: HardState) -> None:
         """Write the hard state."""

@@ -18,9 +18,9 @@ class LateSync:
         """Return what is there."""
         return self.real.recover()
 
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Write entries."""
-        self.real.append(entries)
+    def append(self, entries: Sequence[Entry], hard_state: HardState | None = None) -> None:
+        """Write entries, and then the hard state."""
+        self.real.append(entries, hard_state)
 
     def set_hard_state(self, state: HardState) -> None:
         """Write the hard state."""

@@ -88,7 +88,7 @@ class AsyncClient:
         self.room = Room(options.queued_bytes_max)
         """What may wait or be on the way."""
         self._route = Route(addresses, cluster_id, tls, options)
-        self._sender = Sender(self.client_id, options, self._route, chance)
+        self._sender = Sender(self.client_id, options, self._route, self.room, chance)
         self._loop = asyncio.get_running_loop()
         self._chance = chance
         self._batchers: dict[int, Batcher] = {}
@@ -117,8 +117,14 @@ class AsyncClient:
         return await self._ask_one(GetStatus(0), address, StatusReply)
 
     async def partitions(self, partitions: Iterable[int] = (), address: str | None = None) -> list[PartitionInfo]:
-        """Return partitions in figures, by default all: as the leader has them, or the node at `address`."""
-        request = GetPartitions(0, tuple(partitions))
+        """Return partitions in figures, by default all: as the leader has them, or the node at `address`.
+
+        A node that does not lead may be behind.
+
+        Raises:
+            ClusterUnavailable: no node leads, or that at `address` cannot be reached.
+        """
+        request = GetPartitions(0, tuple(partitions), of_leader=address is None)
         if address is not None:
             return (await self._ask_one(request, address, Partitions)).partitions
         return (await self.ask(request, READING, Partitions)).partitions
@@ -252,7 +258,7 @@ class AsyncClient:
         Raises:
             LatewoodError: as `verdict` says.
         """
-        deadline = self._loop.time() + self.options.timeout_ms / 1000
+        deadline = self._deadline()
         return await self._ask_until(_checked(request), nature, kind, deadline, extra_s)
 
     async def ask_any(self, request: Request, kind: type[R], *, extra_s: float = 0.0) -> R:
@@ -261,11 +267,12 @@ class AsyncClient:
         Raises:
             UnavailableError: what the first said; those after it may only be gone.
         """
-        deadline, attempt = self._loop.time() + self.options.attempt_ms / 1000, 0
+        end = self._deadline()
+        deadline, attempt = min(end, self._loop.time() + self.options.attempt_ms / 1000), 0
         first: UnavailableError | None = None
         while True:
             try:
-                return await self._ask_one(request, None, kind, extra_s)
+                return await self._ask_one(request, None, kind, extra_s, end)
             except UnavailableError as error:  # It opens its storage, or has just gone.
                 attempt, first = attempt + 1, first or error
                 pause = self.options.pause_s(attempt, self._chance())
@@ -286,7 +293,7 @@ class AsyncClient:
             case UnsentPart():
                 return await self.partition(part.partition).append_many(part.payloads)
             case SentPart():
-                deadline = min(self._loop.time() + self.options.timeout_ms / 1000, part.until)
+                deadline = min(self._deadline(), part.until)
                 if self._loop.time() >= part.until:
                     raise OutcomeForgotten("it was too long ago: nodes may have forgotten it, and would do it again")
                 appended = await self._append(part.request, deadline)
@@ -294,10 +301,10 @@ class AsyncClient:
 
     async def _check_is_at(self, node_id: int, address: str) -> None:
         """Refuse an address at which there is another node: members would look for the one and find the other."""
-        deadline = self._loop.time() + self.options.timeout_ms / 1000
+        deadline = self._deadline()
         while True:
             try:
-                link = await self._route.at(address)
+                link = await self._route.at(address, deadline)
                 break
             except ClusterUnavailable as error:
                 if isinstance(error, NotTrusted) or self._loop.time() + _PAUSE_S >= deadline:
@@ -341,11 +348,18 @@ class AsyncClient:
     async def _attempt(self, request: Request, deadline: float, extra_s: float) -> tuple[str, Reply | Lost]:
         """Return whom we asked, and how it ended."""
         try:
-            link = await self._route.leader()
+            link = await self._route.leader(deadline)
         except ClusterUnavailable as error:
             return "", Lost(str(error), was_sent=False, is_final=isinstance(error, NotTrusted))
-        patience = min(self.options.attempt_ms / 1000, deadline - self._loop.time()) + extra_s
-        return link.address, await self._answer(link, request, patience)
+        return link.address, await self._answer(link, request, self._patience_s(deadline) + extra_s)
+
+    def _deadline(self) -> float:
+        """Return when a call that begins now gives up."""
+        return self._loop.time() + self.options.timeout_ms / 1000
+
+    def _patience_s(self, deadline: float) -> float:
+        """Return how long to wait for an answer that is asked for now."""
+        return min(self.options.attempt_ms / 1000, deadline - self._loop.time())
 
     async def _answer(self, link: Link, request: Request, patience_s: float) -> Reply | Lost:
         answer = link.send(request)
@@ -370,11 +384,14 @@ class AsyncClient:
             await asyncio.sleep(_PAUSE_S)
             request = msgspec.structs.replace(request, timeout_ms=max(1, int(left_s * 1000)))
 
-    async def _ask_one(self, request: Request, address: str | None, kind: type[R], extra_s: float = 0.0) -> R:
+    async def _ask_one(
+        self, request: Request, address: str | None, kind: type[R], extra_s: float = 0.0, deadline: float | None = None
+    ) -> R:
         """Ask one node, and once: its answer is about itself."""
         _checked(request)
-        link = await (self._route.any() if address is None else self._route.at(address))
-        outcome = await self._answer(link, request, self.options.attempt_ms / 1000 + extra_s)
+        end = self._deadline() if deadline is None else deadline
+        link = await (self._route.any(end) if address is None else self._route.at(address, end))
+        outcome = await self._answer(link, request, self._patience_s(end) + extra_s)
         verdict = judge(outcome, READING, in_doubt=False)
         match verdict:
             case Return():

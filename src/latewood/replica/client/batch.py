@@ -38,18 +38,26 @@ class Batch:
 
     __slots__ = ("counts", "deadline", "futures", "number", "owner", "payloads", "size", "trouble")
 
-    def __init__(self, owner: "Batcher", deadline: float) -> None:
+    def __init__(
+        self,
+        owner: "Batcher",
+        deadline: float,
+        payloads: list[bytes],
+        size: int,
+        futures: "list[asyncio.Future[Any]]",
+        counts: dict[int, int] | None = None,
+    ) -> None:
         self.owner = owner
         self.deadline = deadline
         """Of the call that came first; by the loop's clock."""
         self.number = 0
         """Of the request; 0 until it is sent."""
-        self.payloads: list[bytes] = []
-        self.size = 0
+        self.payloads = payloads
+        self.size = size
         """Bytes of the payloads."""
-        self.futures: list[asyncio.Future[Any]] = []
+        self.futures = futures
         """One for each call: of a sequence, or of a list of them."""
-        self.counts: dict[int, int] | None = None
+        self.counts = counts
         """How many records a call has, by its place; calls of `append` are not in it."""
         self.trouble: Trouble | None = None
         """What its attempts so far have come to, if it had to be sent more than once."""
@@ -68,7 +76,7 @@ class Batch:
         futures = self.futures
         if not (futures[0].done() if len(futures) == 1 else any(map(_IS_DONE, futures))):
             return 0
-        kept, size = Batch(self.owner, self.deadline), self.size
+        kept, size = Batch(self.owner, self.deadline, [], 0, []), self.size
         for one in self.split():
             if not one.futures[0].done():
                 kept.join(one)
@@ -88,11 +96,10 @@ class Batch:
         """Return each call as a request of its own."""
         found = list[Batch]()
         for place, start, stop in self._shares():
-            one = Batch(self.owner, self.deadline)
-            one.payloads, one.futures = self.payloads[start:stop], [self.futures[place]]
-            one.counts = {0: stop - start} if self.counts and place in self.counts else None
-            one.size = sum(map(len, one.payloads))
-            found.append(one)
+            payloads = self.payloads[start:stop]
+            counts = {0: stop - start} if self.counts and place in self.counts else None
+            size = sum(map(len, payloads))
+            found.append(Batch(self.owner, self.deadline, payloads, size, [self.futures[place]], counts))
         return found
 
     def succeed_from(self, sequence: int) -> None:

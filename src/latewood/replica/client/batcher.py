@@ -8,7 +8,7 @@ Owned by the thread of the client's event loop.
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Any, Protocol
 
 from latewood.errors import ClusterUnavailable, LatewoodError, UsageError
 from latewood.replica.client.batch import Batch
@@ -55,32 +55,34 @@ class Batcher:
         Room for it must have been taken: it is given back when it is done.
         """
         batch = self._filling
-        if batch is None or batch.size + size > self._bytes_max or len(batch.payloads) >= self._records_max:
-            batch = self._begin()
         future: asyncio.Future[int] = asyncio.Future(loop=self._loop)
-        batch.size += size
-        batch.payloads.append(payload)
-        batch.futures.append(future)
+        if batch is None or batch.size + size > self._bytes_max or len(batch.payloads) >= self._records_max:
+            self._begin([payload], size, future)
+        else:
+            batch.size += size
+            batch.payloads.append(payload)
+            batch.futures.append(future)
         return future
 
     def put_many(self, payloads: list[bytes], size: int) -> "asyncio.Future[list[int]]":
         """Have records of together `size` bytes appended, in one request, as `put`."""
         batch = self._filling
+        future: asyncio.Future[list[int]] = asyncio.Future(loop=self._loop)
         if (
             batch is None
             or batch.size + size > self._bytes_max
             or len(batch.payloads) + len(payloads) > self._records_max
         ):
-            batch = self._begin()
-        future: asyncio.Future[list[int]] = asyncio.Future(loop=self._loop)
-        batch.add_many(payloads, size, future)
+            self._begin(payloads[:], size, future, {0: len(payloads)})  # Others' may be added: the list stays theirs.
+        else:
+            batch.add_many(payloads, size, future)
         return future
 
     def take(self, ready: list[Batch]) -> None:
         """Add the requests that may be sent now, with their numbers."""
         self._is_due = False
         waiting = self._waiting
-        while waiting and self._may_send():
+        while waiting and (not self._on_the_way or self._may_send()):
             batch = waiting.popleft()
             if batch is self._filling:
                 self._filling = None
@@ -95,9 +97,8 @@ class Batcher:
             self._expire()
 
     def succeeded(self, batch: Batch) -> None:
-        """Take note that a request was carried out, and its calls have been told."""
+        """Take note that a request was carried out, and its calls have been told; its room is not given back yet."""
         del self._on_the_way[batch.number]
-        self._room.give(batch.size)
         if self._waiting:
             self._want()
 
@@ -117,12 +118,14 @@ class Batcher:
         """Return a request as it is sent when it travels alone."""
         return Append(0, self.partition, self._client_id, batch.number, batch.payloads)
 
-    def _begin(self) -> Batch:
-        """Return a request for calls to be added to."""
-        self._want()
-        batch = self._filling = Batch(self, self._sender.deadline)
+    def _begin(
+        self, payloads: list[bytes], size: int, future: "asyncio.Future[Any]", counts: dict[int, int] | None = None
+    ) -> None:
+        """Begin a request with a call; others may be added to it."""
+        if not self._is_due:
+            self._want()
+        batch = self._filling = Batch(self, self._sender.deadline, payloads, size, [future], counts)
         self._waiting.append(batch)
-        return batch
 
     def _want(self) -> None:
         if not self._is_due:
@@ -130,8 +133,6 @@ class Batcher:
             self._sender.want(self)
 
     def _may_send(self) -> bool:
-        if not self._on_the_way:
-            return True
         if len(self._on_the_way) >= self._options.pipeline:
             return False
         return self._next_number - next(iter(self._on_the_way)) < REQUEST_WINDOW - 1

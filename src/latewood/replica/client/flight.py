@@ -15,7 +15,7 @@ from latewood.replica.client.link import Link
 from latewood.replica.client.options import ClientOptions
 from latewood.replica.client.verdict import Lost
 from latewood.replica.replies import Appended, AppendedGroup
-from latewood.replica.requests import AppendGroup, PartitionAppend
+from latewood.replica.requests import AppendGroup
 from latewood.replica.wire import Reply
 
 Outcome: TypeAlias = Reply | Lost
@@ -28,8 +28,8 @@ class Hears(Protocol):
         """Take the end of a request, and which node was asked."""
         ...
 
-    def carried_out(self, batch: Batch, sequence: int) -> None:
-        """Take that a request was carried out: its records are neighbours, from this sequence on."""
+    def carried_out(self, done: Sequence[tuple[Batch, int]]) -> None:
+        """Take that requests were carried out: the records of each are neighbours, from that sequence on."""
         ...
 
 
@@ -58,16 +58,15 @@ class Flight:
         if len(batches) == 1:
             self._link.post(batches[0].owner.request(batches[0]), self._take)
         else:
-            parts = [PartitionAppend(batch.owner.partition, batch.number, batch.payloads) for batch in batches]
-            self._link.post(AppendGroup(0, client_id, parts), self._take)
+            self._link.post(_group_of(batches, client_id), self._take)
         if self._missing:
             self._wait()
 
     def _take(self, outcome: Outcome) -> bool:
         if type(outcome) is AppendedGroup:
-            for place, sequence in zip(outcome.places, outcome.sequences, strict=False):
-                if (batch := self._landed(place)) is not None:
-                    self._hears.carried_out(batch, sequence)
+            answers = zip(outcome.places, outcome.sequences, strict=False)  # A place without a sequence is no answer.
+            landed = [(self._landed(place), sequence) for place, sequence in answers]
+            self._hears.carried_out([(batch, sequence) for batch, sequence in landed if batch is not None])
             for answer in outcome.answers:
                 self._end(answer.id, answer)
         elif type(outcome) is Appended and len(self._batches) > 1:
@@ -108,3 +107,12 @@ class Flight:
                 self._end(place, Lost(f"{self._link.address} did not answer in time", was_sent=True))
         if self._missing:
             self._wait()
+
+
+def _group_of(batches: Sequence[Batch], client_id: bytes) -> AppendGroup:
+    """Return requests as one message."""
+    partitions = [batch.owner.partition for batch in batches]
+    numbers = [batch.number for batch in batches]
+    payloads = [payload for batch in batches for payload in batch.payloads]
+    counts = [] if len(payloads) == len(batches) else [len(batch.payloads) for batch in batches]
+    return AppendGroup(0, client_id, partitions, numbers, counts, payloads)

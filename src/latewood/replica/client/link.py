@@ -35,7 +35,7 @@ _GONE: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, s
 
 
 class NotTrusted(ClusterUnavailable):
-    """A certificate is not of the authority that the other trusts, or one has none: trying again would not help."""
+    """One end refuses the other, for its certificate or because it is of another cluster: always, not for now."""
 
 
 class Link(asyncio.Protocol):
@@ -48,7 +48,7 @@ class Link(asyncio.Protocol):
         self._loop, self._buffer = loop, FrameBuffer()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, Take] = {}
-        self._out: list[bytes] = []
+        self._out: list[bytearray] = []
         self._has_sent = False
         self._next_id = 1
         self._ended = ""
@@ -136,7 +136,10 @@ class Link(asyncio.Protocol):
                 self._buffer.bytes_max = FRAME_BYTES_MAX
                 self.greeted.set_result(message)
             case Rejected():
-                self.close(f"{self.address} refuses us: {message.reason}")
+                reason = f"{self.address} refuses us: {message.reason}"
+                if message.is_final:
+                    self.greeted.set_exception(NotTrusted(reason))
+                self.close(reason)
             case _:
                 self.close(f"{self.address} does not greet as a node does")
 
@@ -163,7 +166,8 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
     """Connect to a node, and return the connection once it is greeted.
 
     Raises:
-        ClusterUnavailable: nobody is there, it is no node of this cluster, or it took too long.
+        NotTrusted: it is of another cluster, or there is something wrong with a certificate.
+        ClusterUnavailable: nobody is there, it is no node, or it took too long.
     """
     where = Address.parse(address)
     link = Link(address, Hello(VERSION, cluster_id, "client"), is_plain=tls is None)

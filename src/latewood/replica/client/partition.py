@@ -15,8 +15,8 @@ from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_n
 from latewood.replica.client.batcher import Batcher
 from latewood.replica.client.parts import gathered
 from latewood.replica.client.verdict import CHANGING, READING
-from latewood.replica.replies import Cursor, Done, Found, PartitionInfo, Readers, Records
-from latewood.replica.requests import PARTITION_MAX, FindTime, GetCursor, GetReaders, Read, SetCursor
+from latewood.replica.replies import Cursor, Done, Found, PartitionInfo, Partitions, Readers, Records
+from latewood.replica.requests import PARTITION_MAX, FindTime, GetCursor, GetPartitions, GetReaders, Read, SetCursor
 from latewood.replica.wire import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class AsyncPartition:
         if start is not None:
             at = sequence_of(start)
         else:
-            at = await self._first_sequence() if stale else (await self.ends()).first_sequence
+            at = await self._first_sequence(stale=True) if stale else (await self.ends()).first_sequence
         while stop is None or at < stop:
             count = READ_RECORDS_MAX if stop is None else min(READ_RECORDS_MAX, stop - at)
             page = await self.page(at, count, stale=stale)
@@ -162,7 +162,7 @@ class AsyncPartition:
             else:
                 reply = await self._client.ask(request, READING, Records, extra_s=wait_s)
         except DataLost:
-            raise DataLost(start, await self._first_sequence()) from None
+            raise DataLost(start, await self._first_sequence(stale=stale)) from None
         except NotFoundError:  # Nobody has written it yet.
             return Page([], 0, 0)
         if start < reply.first_sequence:
@@ -265,9 +265,12 @@ class AsyncPartition:
         self._batcher = self._client.batcher(self.partition_id)
         return self._batcher
 
-    async def _first_sequence(self) -> int:
+    async def _first_sequence(self, *, stale: bool = False) -> int:
         """Return the oldest record's number; 0 if there is no partition yet."""
-        found = await self._client.partitions([self.partition_id])
+        if stale:
+            found = (await self._client.ask_any(GetPartitions(0, (self.partition_id,)), Partitions)).partitions
+        else:
+            found = await self._client.partitions([self.partition_id])
         return found[0].first_sequence if found else 0
 
     def _cut(self, payloads: list[bytes]) -> list[tuple[list[bytes], int]]:

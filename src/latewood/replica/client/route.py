@@ -44,19 +44,21 @@ class Route:
         self._turn = 0
         self._closed = False
         self._distrusted: set[str] = set()
-        """Of `addresses`, those at which a certificate was refused, since one was not."""
+        """Of `addresses`, those that raised `NotTrusted` since one did not."""
+        self._problems: dict[str, str] = {}
+        """Why there was no connection, the last time that one was tried to its end."""
 
     def leader_now(self) -> Link | None:
         """Return the connection that `leader` would return at once, if there is one."""
         link = self._links.get(self._target or self.addresses[self._turn % len(self.addresses)])
         return link if link is not None and link.is_open else None
 
-    async def leader(self) -> Link:
-        """Return a connection to the node that most likely leads.
+    async def leader(self, deadline: float) -> Link:
+        """Return a connection to the node that most likely leads; at the deadline, by the loop's clock, give up.
 
         Raises:
             ClusterUnavailable: it cannot be reached; the next call tries another.
-            NotTrusted: that is because of certificates, and at all other addresses too.
+            NotTrusted: that is because of certificates or of another cluster, and so at all other addresses too.
         """
         for _ in range(_HOPS_MAX):
             address = self._target or self.addresses[self._turn % len(self.addresses)]
@@ -64,7 +66,7 @@ class Route:
             if known is not None and known.is_open:
                 return known
             try:
-                link = await self.at(address)
+                link = await self.at(address, deadline)
             except ClusterUnavailable as error:
                 self.leave(address)
                 if isinstance(error, NotTrusted) and not self._is_distrusted_by_all(address):
@@ -76,28 +78,32 @@ class Route:
             self._target = welcome.leader_address
         return link
 
-    async def any(self) -> Link:
-        """Return a connection to whatever node answers.
+    async def any(self, deadline: float) -> Link:
+        """Return a connection to whatever node answers; one that hangs leaves time for the others.
 
         Raises:
             ClusterUnavailable: none does; it says what is the matter with each.
+            NotTrusted: the same, and that none of them ever will.
         """
         for link in self._links.values():
             if link.is_open:
                 return link
-        problems = []
-        for address in self.addresses:
+        problems = list[ClusterUnavailable]()
+        loop = asyncio.get_running_loop()
+        for place, address in enumerate(self.addresses):
+            share_s = (deadline - loop.time()) / (len(self.addresses) - place)
             try:
-                return await self.at(address)
+                return await self.at(address, loop.time() + share_s)
             except ClusterUnavailable as error:
-                problems.append(str(error))
-        raise ClusterUnavailable("; ".join(problems))
+                problems.append(error)
+        is_final = all(isinstance(problem, NotTrusted) for problem in problems)
+        raise (NotTrusted if is_final else ClusterUnavailable)("; ".join(map(str, problems)))
 
-    async def at(self, address: str) -> Link:
-        """Return a connection to this node; those who ask at the same time share one.
+    async def at(self, address: str, deadline: float) -> Link:
+        """Return a connection to this node; those who ask at the same time share one, each with its own deadline.
 
         Raises:
-            ClusterUnavailable: it cannot be reached.
+            ClusterUnavailable: it cannot be reached, or not by then.
         """
         if self._closed:
             raise ClosedError("the client is closed; connect again")
@@ -107,8 +113,13 @@ class Route:
         opening = self._opening.get(address)
         if opening is None:
             opening = self._opening[address] = asyncio.create_task(self._open(address))
-            opening.add_done_callback(lambda _: self._opening.pop(address, None))
-        return await asyncio.shield(opening)
+            opening.add_done_callback(lambda ended: self._opened(address, ended))
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.shield(opening)
+        except TimeoutError:
+            before = f"; before that: {self._problems[address]}" if address in self._problems else ""
+            raise ClusterUnavailable(f"{address} did not answer in time{before}") from None
 
     def learn(self, verdict: Retry, asked: str) -> None:
         """Take what an attempt says about who leads."""
@@ -147,7 +158,8 @@ class Route:
         await asyncio.sleep(0)  # The loop lets go of the sockets.
 
     async def _open(self, address: str) -> Link:
-        link = await open_link(address, self._cluster_id, self._tls, self._options.connect_ms / 1000)
+        patience_ms = min(self._options.connect_ms, self._options.timeout_ms)
+        link = await open_link(address, self._cluster_id, self._tls, patience_ms / 1000)
         if self._closed:
             link.close()
             raise ClosedError("the client is closed; connect again")
@@ -155,8 +167,16 @@ class Route:
         self._distrusted.clear()
         return link
 
+    def _opened(self, address: str, ended: "asyncio.Task[Link]") -> None:
+        self._opening.pop(address, None)
+        problem = None if ended.cancelled() else ended.exception()  # Looked at, also if nobody waits any more.
+        if problem is None:
+            self._problems.pop(address, None)
+        else:
+            self._problems[address] = str(problem)
+
     def _is_distrusted_by_all(self, address: str) -> bool:
-        """Note where a certificate was refused; if that is so everywhere, say so, and begin anew."""
+        """Note where there is no trust; if that is so everywhere, say so, and begin anew."""
         self._distrusted.add(address)
         if not self._distrusted.issuperset(self.addresses):
             return False

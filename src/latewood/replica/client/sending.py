@@ -14,6 +14,7 @@ from latewood.replica.client.batcher import Batcher
 from latewood.replica.client.flight import Flight, Outcome
 from latewood.replica.client.link import Link, NotTrusted
 from latewood.replica.client.options import ClientOptions
+from latewood.replica.client.room import Room
 from latewood.replica.client.route import Route
 from latewood.replica.client.verdict import CHANGING, Lost, Raise, Retry, Return, give_up, judge, wrong_kind
 from latewood.replica.replies import Appended
@@ -22,8 +23,11 @@ from latewood.replica.replies import Appended
 class Sender:
     """The appends of one client."""
 
-    def __init__(self, client_id: bytes, options: ClientOptions, route: Route, chance: Callable[[], float]) -> None:
+    def __init__(
+        self, client_id: bytes, options: ClientOptions, route: Route, room: Room, chance: Callable[[], float]
+    ) -> None:
         self._client_id, self._options, self._route, self._chance = client_id, options, route, chance
+        self._room = room
         self._loop = asyncio.get_running_loop()
         self.deadline = 0.0
         """Of calls that come in this turn of the loop."""
@@ -70,7 +74,7 @@ class Sender:
         """Send what is parked once there is a connection, or give it back."""
         error: LatewoodError | None = None
         try:
-            link = await self._route.leader()
+            link = await self._route.leader(min(batch.deadline for batch in self._parked))
         except LatewoodError as raised:
             error = raised
         self._connecting = None
@@ -96,18 +100,21 @@ class Sender:
         if type(outcome) is not Appended:
             self._judged(batch, outcome, asked)
         elif batch.succeed(outcome.runs):
-            self._succeeded(batch)
+            batch.owner.succeeded(batch)
+            self._room.give(batch.size)
+            self._look_idle()
         else:
             reason = f"{len(outcome.sequences)} sequences came back for {len(batch.payloads)} records"
             self._fail([batch], OutcomeUnknown(reason))
 
-    def carried_out(self, batch: Batch, sequence: int) -> None:
-        """Take that a request was carried out, with sequences from this one on."""
-        batch.succeed_from(sequence)
-        self._succeeded(batch)
-
-    def _succeeded(self, batch: Batch) -> None:
-        batch.owner.succeeded(batch)
+    def carried_out(self, done: Sequence[tuple[Batch, int]]) -> None:
+        """Take that requests were carried out, each with sequences from one on."""
+        size = 0
+        for batch, sequence in done:
+            batch.succeed_from(sequence)
+            batch.owner.succeeded(batch)
+            size += batch.size
+        self._room.give(size)
         if self._idle is not None:
             self._look_idle()
 

@@ -90,7 +90,10 @@ class Client:
         return self._thread.run(self._client.status(address))
 
     def partitions(self, partitions: Iterable[int] = (), address: str | None = None) -> list[PartitionInfo]:
-        """Return partitions in figures, by default all: as the leader has them, or the node at `address`."""
+        """Return partitions in figures, by default all: as the leader has them, or the node at `address`.
+
+        Errors as `AsyncClient.partitions`.
+        """
         return self._thread.run(self._client.partitions(partitions, address))
 
     def barrier(
