@@ -150,7 +150,11 @@ class ParentState:
         if self._knows_base and index <= self.base_index:
             raise self._corrupt(f"cuts entry {index}, and the base is {self.base_index}", sequence)
         if index <= self.base_index:  # What is left of the log began behind the cut.
-            self._root(index - 1, 0, knows_base=False)
+            base = self.snapshot  # An older one, perhaps, of which `_rebase` could make nothing: now it can.
+            if base is not None and base.index == index - 1:
+                self._root(base.index, base.term, knows_base=True)
+            else:
+                self._root(index - 1, 0, knows_base=False)
         self._learn_end(index - 1)
         if index > self.last_index + 1:
             raise self._corrupt(f"cuts entry {index}, and the last is {self.last_index}", sequence)
@@ -199,6 +203,8 @@ class ParentState:
             return
         self._forget_to(index)
         self._terms[0] = (index, record.term)
+        if len(self._terms) > 1 and self._terms[1][1] == record.term:  # What was left of the log began behind the base.
+            del self._terms[1]
         self.base_index, self._knows_base = index, True
 
     def _forget_to(self, index: int) -> None:
