@@ -104,6 +104,11 @@ impl RaftCore {
                 // Only a leader proposes, after admission, and only its own node tells it to hand over.
                 MessageType::MsgPropose | MessageType::MsgTransferLeader => true,
                 MessageType::MsgTimeoutNow => is_installing(&self.node),
+                // Nobody who joins is asked before a leader has told it everything.  Who is asked and knows nothing has
+                // lost what it knew: its vote could make a leader of somebody who lacks what it once acknowledged.
+                MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => {
+                    self.node.raft.raft_log.last_index() == 0
+                }
                 _ => false,
             };
             if refused {

@@ -126,6 +126,38 @@ def test_proposals_are_refused_while_too_much_waits_for_a_quorum() -> None:
     assert engine.propose([bytes(900)])
 
 
+def test_messages_fit_a_frame_however_much_is_proposed_at_once() -> None:
+    cluster = led()
+    records = [bytes([number]) * (1 << 20) for number in range(12)]
+    for record in records:
+        assert cluster[1].engine.propose([record])
+    cluster[1].pump()
+    sizes = [len(message.data) for message in cluster[1].outbox if message.to == 2]
+    assert len(sizes) > 1
+    assert max(sizes) < 5 << 20
+    cluster.run()
+    cluster[1].engine.tick()
+    cluster.run()
+    assert cluster.data(1) == cluster.data(2) == cluster.data(3) == records
+
+
+def test_a_node_that_lost_all_it_knew_elects_nobody_who_lacks_what_it_acknowledged() -> None:
+    cluster = led()
+    cluster[1].engine.propose([b"acknowledged by 1 and 3"])
+    cluster.run(2)
+    assert cluster.data(1)
+    cluster[1] = Member(1, NOBODY)
+    for _ in range(100):
+        cluster[2].engine.tick()
+        cluster.run(3)
+    assert cluster[2].driver.role != Role.LEADER
+    for _ in range(100):
+        cluster[3].engine.tick()
+        cluster.run()
+    assert cluster[3].driver.role == Role.LEADER
+    assert cluster.data(1) == cluster.data(2) == [b"acknowledged by 1 and 3"]
+
+
 def test_a_follower_answers_only_when_its_write_is_durable() -> None:
     cluster = led()
     cluster[1].engine.propose([b"a"])

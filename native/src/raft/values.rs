@@ -56,6 +56,9 @@ impl From<ConfValue> for ConfState {
     }
 }
 
+/// Entries in one message, beyond its first: a frame must be able to carry it.
+const APPEND_BYTES_MAX: usize = 4 << 20;
+
 /// How the engine is to behave; `latewood.replica.raft_rs.RaftOptions` says what each means.
 #[derive(FromPyObject)]
 pub struct Options {
@@ -223,9 +226,39 @@ fn entries<'py>(py: Python<'py>, entries: &[Entry]) -> PyResult<Bound<'py, PyLis
 }
 
 fn messages<'py>(py: Python<'py>, messages: &[Message]) -> PyResult<Bound<'py, PyList>> {
-    let values = messages.iter().map(|message| {
+    let values = PyList::empty(py);
+    let add = |message: &Message| {
         let data = message.write_to_bytes().expect("messages are shorter than 2 GiB");
-        (message.to, message.get_msg_type() as i32, PyBytes::new(py, &data))
-    });
-    PyList::new(py, values.collect::<Vec<_>>())
+        values.append((message.to, message.get_msg_type() as i32, PyBytes::new(py, &data)))
+    };
+    for message in messages {
+        if message.entries.iter().map(|entry| entry.data.len()).sum::<usize>() <= APPEND_BYTES_MAX {
+            add(message)?;
+        } else {
+            pieces(message).iter().try_for_each(add)?;
+        }
+    }
+    Ok(values)
+}
+
+/// An append as several, each of which begins behind the one before it.
+///
+/// The engine joins all that is for one node in a turn, without a bound; these are as good as those that it joined.
+fn pieces(whole: &Message) -> Vec<Message> {
+    let mut head = whole.clone();
+    let entries: Vec<Entry> = head.take_entries().into();
+    let (mut found, mut size) = (Vec::<Message>::new(), 0);
+    for entry in entries {
+        size += entry.data.len();
+        if found.is_empty() || size > APPEND_BYTES_MAX {
+            size = entry.data.len();
+            if let Some(last) = found.last().and_then(|piece| piece.entries.last()) {
+                (head.index, head.log_term) = (last.index, last.term);
+            }
+            found.push(head.clone());
+        }
+        let piece = found.last_mut().expect("the first entry begins one");
+        piece.mut_entries().push(entry);
+    }
+    found
 }
