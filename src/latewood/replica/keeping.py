@@ -123,6 +123,9 @@ class Keeper:
         try:
             events = list[Progress | Alert]()
             await core.ours()  # What was left for later is routed then, and nothing moves until the thread looks.
+            while core.raft.driver.conf_index > core.parts.watermarks.routed:  # These members are of an entry to come.
+                await core.routed(core.raft.driver.conf_index)
+                await core.ours()
             conf, routed = core.raft.driver.conf, core.parts.watermarks.routed
             term = core.store.term(routed)
 
