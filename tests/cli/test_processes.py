@@ -311,6 +311,6 @@ def test_a_node_that_runs_already_is_not_started_twice(tmp_path: Path) -> None:
         assert '"node_id":1' in node.line()
         with process("serve", "--config", config) as second:
             assert second.end() == ExitCode.LOCKED
-            (line,) = second.errors()
-            assert f"is being written by process {node.popen.pid}" in line
-            assert "node 1 of cluster 'solo' runs already" in line
+            said = "\n".join(second.errors())
+            assert f"is being written by process {node.popen.pid}" in said
+            assert "node 1 of cluster 'solo' runs already" in said

@@ -14,6 +14,7 @@ import pytest
 
 from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
 from latewood.fs import PosixFS
+from latewood.fs.posix import PosixFile
 
 FS = PosixFS()
 
@@ -186,6 +187,21 @@ def test_a_lock_of_another_process_names_that_process(tmp_path: Path, holder: "s
 def test_the_lock_of_a_dead_process_is_taken_over(tmp_path: Path, holder: "subprocess.Popen[str]") -> None:
     holder.kill()
     holder.wait()
+    FS.lock(tmp_path / "lock").close()
+
+
+def test_a_lock_is_held_though_the_disk_has_no_room_to_say_by_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise DiskFull("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PosixFile, "pwrite", full)
+        lock = FS.lock(tmp_path / "lock")
+    with pytest.raises(Locked, match="another process"):
+        FS.lock(tmp_path / "lock")
+    lock.close()
     FS.lock(tmp_path / "lock").close()
 
 

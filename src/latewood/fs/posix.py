@@ -188,7 +188,8 @@ class PosixLock:
         try:
             with _errors_of(path):
                 self._take(path, descriptor)
-            self._file.pwrite(f"{os.getpid():<19}\n".encode(), 0)
+            with suppress(DiskFull):  # Who holds it is told to others, and is no part of holding it.
+                self._file.pwrite(f"{os.getpid():<19}\n".encode(), 0)
         except BaseException:
             self._file.close()  # And with it the lock, which a caller who tries again would find taken.
             raise
