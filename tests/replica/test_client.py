@@ -25,7 +25,7 @@ from latewood.replica.client.link import Link
 from latewood.replica.client.options import Address
 from latewood.replica.client.verdict import Lost
 from latewood.replica.replies import AppendedGroup
-from latewood.replica.requests import REQUEST_WINDOW, Append, AppendGroup
+from latewood.replica.requests import GROUP_REQUESTS_MAX, REQUEST_WINDOW, Append, AppendGroup
 from tests.replica.fake_cluster import PAYLOAD_BYTES_MAX, FakeCluster, Fault
 
 T = TypeVar("T")
@@ -410,7 +410,14 @@ def test_an_address_may_be_of_ipv6() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"timeout": 1}, {"timeout_ms": 0}, {"timeout_ms": 300_001}, {"pipeline": REQUEST_WINDOW}, {"attempt_ms": 1.5}],
+    [
+        {"timeout": 1},
+        {"timeout_ms": 0},
+        {"timeout_ms": 300_001},
+        {"pipeline": REQUEST_WINDOW},
+        {"attempt_ms": 1.5},
+        {"batch_records_max": GROUP_REQUESTS_MAX + 1},
+    ],
 )
 def test_options_are_looked_at(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):

@@ -11,6 +11,8 @@ VERSION: Final = 1
 REQUEST_WINDOW: Final = 1_024
 """A client never has two requests to a partition in flight whose numbers are so far apart: answers that are older than
 this are forgotten, and so is what would recognize a repetition."""
+GROUP_REQUESTS_MAX: Final = 4_096
+"""Requests in one message: each is looked at before anything else happens in a node."""
 CLIENT_ID_BYTES: Final = 16
 REQUEST_MAX: Final = (1 << 64) - 1
 """The highest number of a request."""
@@ -215,9 +217,9 @@ class AppendGroup(WireMessage, frozen=True, tag=43):
 
     @property
     def is_whole(self) -> bool:
-        """Whether each request has what it needs, and nothing is left over."""
+        """Whether each request has what it needs, nothing is left over, and they are not too many."""
         requests = len(self.partitions)
-        if len(self.request_ids) != requests or len(self.counts) not in (0, requests):
+        if requests > GROUP_REQUESTS_MAX or len(self.request_ids) != requests or len(self.counts) not in (0, requests):
             return False
         if not self.counts:
             return len(self.payloads) == requests

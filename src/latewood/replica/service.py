@@ -147,7 +147,9 @@ class Service:
             if request.is_whole:
                 core.append_group(request, GroupReplies(request.id, connection.send, self._refused))
             else:
-                connection.abort(f"{connection.name} sent a group whose requests do not have what they need")
+                connection.abort(
+                    f"{connection.name} sent a group of too many requests, or of some that lack what they need"
+                )
         else:
             task = asyncio.get_running_loop().create_task(self._answer(core, connection, request))
             self._tasks.add(task)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from latewood.errors import UsageError
 from latewood.limits import KiB, MiB
-from latewood.replica.requests import REQUEST_WINDOW
+from latewood.replica.requests import GROUP_REQUESTS_MAX, REQUEST_WINDOW
 
 PORT_MAX: Final = 65_535
 PATIENCE_MS_MAX: Final = 5 * 60 * 1000
@@ -84,6 +84,9 @@ class ClientOptions:
             raise UsageError(message)
         if self.pipeline >= REQUEST_WINDOW:
             message = f"pipeline is at most {REQUEST_WINDOW - 1}: nodes remember no more requests of a client"
+            raise UsageError(message)
+        if self.batch_records_max > GROUP_REQUESTS_MAX:
+            message = f"batch_records_max is at most {GROUP_REQUESTS_MAX:,}: nodes take no more requests in one message"
             raise UsageError(message)
         if self.batch_bytes_max > 16 * MiB or self.queued_bytes_max < 64 * KiB:
             message = "batch_bytes_max is at most 16 MiB, half a frame, and queued_bytes_max at least 64 KiB"
