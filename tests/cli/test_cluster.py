@@ -288,7 +288,7 @@ def test_partitions_of_a_node_that_is_no_member_are_shown(cluster: FakeCluster) 
     cluster.records[7] = [b"a", b"b"]
     address = cluster.members.pop(3)
     cluster.cut_off[3] = {}
-    result = run("cluster", "status", address, "--partitions", "--format", "jsonl", "--timeout", "1")
+    result = run("cluster", "status", address, "--partitions", "--format", "jsonl", "--timeout", "3")
     assert (result.exit_code, json.loads(result.stdout)["partition"]) == (1, 7)
     assert "as node 3 has them" in result.stderr
 

@@ -361,8 +361,9 @@ async def fill_disk(stage: Stage) -> None:
                 break
         await stage.goes_on()
     finally:
-        if not resize(disk, _ROOM_BYTES):
-            raise WrongError("a disk could not be given room again")
+        has_room = resize(disk, _ROOM_BYTES)
+    if not has_room:
+        raise WrongError("a disk could not be given room again")
 
 
 FAULTS: Final[dict[str, Callable[[Stage], Awaitable[None]]]] = {

@@ -16,14 +16,15 @@ class Part(NamedTuple):
 
 
 def group_of(number: int, client_id: bytes, parts: Iterable[Part]) -> AppendGroup:
-    """Return requests as one message, which says how many payloads each of them has."""
+    """Return requests as one message; as a client does, it says how many payloads each has unless each has one."""
     parts = list(parts)
+    counts = [len(part.payloads) for part in parts]
     return AppendGroup(
         number,
         client_id,
         [part.partition for part in parts],
         [part.request_id for part in parts],
-        [len(part.payloads) for part in parts],
+        [] if counts == [1] * len(parts) else counts,
         [payload for part in parts for payload in part.payloads],
     )
 

@@ -131,6 +131,28 @@ def test_a_refusal_is_retryable_and_names_partition_and_limit() -> None:
     assert (error.partition_id, error.limit, error.value, error.bound) == (4, "queued operations", 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("limits", "whole", "limit"),
+    [
+        (Limits(ops_max=3), None, "queued operations"),
+        (Limits(bytes_max=30), None, "queued bytes"),
+        (Limits(age_max_ms=1), None, "age of the oldest entry in ms"),
+        (None, Limits(ops_max=3, age_max_ms=None), "queued operations"),
+        (None, Limits(bytes_max=30, age_max_ms=None), "queued bytes"),
+    ],
+)
+def test_each_limit_holds_for_a_partition_that_is_known(limits: Limits, whole: Limits, limit: str) -> None:
+    """Such a partition is admitted by the native table, as long as nothing speaks against it."""
+    dispatcher = Dispatcher(limits, whole)
+    for start in (0, 10_000_000):
+        dispatcher.admit(4, 2, 20, start)
+        dispatcher.admit(4, 1, 10, start + 1_000_000)
+        with pytest.raises(Overloaded) as caught:
+            dispatcher.admit(4, 1, 1, start + 2_000_000)
+        assert (caught.value.limit, caught.value.partition_id) == (limit, None if limits is None else 4)
+        dispatcher.record_applied(4, dispatcher.next_index(4) - 1)
+
+
 def test_the_oldest_of_all_is_known() -> None:
     dispatcher = Dispatcher(whole=Limits(age_max_ms=5))
     dispatcher.admit(1, 2, 2, 1_000_000)

@@ -43,8 +43,14 @@ class Story:
         self.fs.note = self.promise._replace(entries=kept)
         self.store.append(new)
 
-    def sync(self, hard_state: HardState) -> None:
-        self.store.set_hard_state(hard_state)
+    def sync(self, hard_state: HardState, new: list[Entry] | None = None) -> None:
+        """Have a hard state durable, and new entries with it, in one batch."""
+        if new:
+            kept = tuple(one for one in self.promise.entries if one.index < new[0].index)
+            self.fs.note = self.promise._replace(entries=kept)
+            self.store.append(new, hard_state)
+        else:
+            self.store.set_hard_state(hard_state)
         self.store.sync()
         self.fs.note = self.promise._replace(entries=tuple(everything(self.store)), hard_state=hard_state)
 
@@ -93,6 +99,13 @@ def installation(story: Story) -> None:
     story.sync(HardState(4, 0, 52))
 
 
+def together(story: Story) -> None:
+    story.sync(HardState(1, 2, 1), entries(1, 4))
+    story.sync(HardState(1, 2, 3), entries(4, 8))
+    story.sync(HardState(3, 1, 5), entries(6, 9, term=3))
+    story.sync(HardState(4, 2, 6))
+
+
 def vote(story: Story) -> None:
     story.sync(HardState(5, 2, 0))
     story.append(entries(1, 3, term=5))
@@ -135,7 +148,7 @@ def check_goes_on(survivor: CrashFS) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tear_bytes", [512, 4096])
-@pytest.mark.parametrize("tell", [plain, overwrite, compaction, installation, vote])
+@pytest.mark.parametrize("tell", [plain, overwrite, compaction, installation, together, vote])
 def test_a_power_cut_loses_nothing_that_was_synced(tell: Callable[[Story], None], tear_bytes: int) -> None:
     fs, count = CrashFS(tear_bytes=tear_bytes), 0
     for number, (step, survivor) in enumerate(fs.cuts_during(lambda disk: tell(Story(disk)), LIMIT)):
