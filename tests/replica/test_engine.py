@@ -18,6 +18,7 @@ from latewood.replica.engine import (
     Role,
     Snapshot,
 )
+from latewood.replica.membership import has_caught_up
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 
 pytest.importorskip("latewood._native")
@@ -156,6 +157,20 @@ def test_a_node_that_lost_all_it_knew_elects_nobody_who_lacks_what_it_acknowledg
         cluster.run()
     assert cluster[3].driver.role == Role.LEADER
     assert cluster.data(1) == cluster.data(2) == [b"acknowledged by 1 and 3"]
+
+
+def test_a_learner_that_knows_nothing_has_not_caught_up_however_young_the_cluster_is() -> None:
+    cluster = led()
+    cluster[4] = Member(4, NOBODY)
+    assert cluster[1].engine.propose_change([(ChangeKind.ADD_LEARNER, 4)], joint=False)
+    cluster.run(4)
+    leader = cluster[1]
+    assert not has_caught_up(leader.engine.status(), 4)
+    leader.engine.set_snapshot(Snapshot(3, leader.engine.status().term, leader.driver.conf, b"state"))
+    for _ in range(20):
+        leader.engine.tick()
+        cluster.run()
+    assert has_caught_up(cluster[1].engine.status(), 4)
 
 
 def test_a_follower_answers_only_when_its_write_is_durable() -> None:

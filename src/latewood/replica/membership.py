@@ -13,7 +13,7 @@ import msgspec
 from latewood.errors import UnavailableError, UsageError, WaitExpired
 from latewood.replica.core import Core
 from latewood.replica.directory import Change, NodeAddress
-from latewood.replica.engine import ChangeKind, Role
+from latewood.replica.engine import ChangeKind, Role, Status
 from latewood.replica.replies import Done, Members
 from latewood.replica.requests import ChangeMembers, TransferLeader
 from latewood.replica.wire import Reply
@@ -92,7 +92,7 @@ async def _add(
     if node_id not in conf.members:
         await _change(core, ChangeKind.ADD_LEARNER, node_id, lambda: node_id in core.raft.driver.conf.learners)
     if request.change == "add" and node_id not in core.raft.driver.conf.voters:
-        while not _has_caught_up(core, node_id):
+        while not has_caught_up(core.engine.status(), node_id):
             _check_leads(core)
             await asyncio.sleep(_LOOK_S)
         await _change(core, ChangeKind.ADD_VOTER, node_id, lambda: node_id in core.raft.driver.conf.voters)
@@ -119,9 +119,13 @@ async def _change(core: Core, kind: ChangeKind, node_id: int, is_done: Callable[
         await asyncio.sleep(_LOOK_S)
 
 
-def _has_caught_up(core: Core, node_id: int) -> bool:
-    status = core.engine.status()
-    return any(one.node == node_id and one.match + _LAG_MAX >= status.last for one in status.progress)
+def has_caught_up(status: Status, node_id: int) -> bool:
+    """Say whether a learner may vote, as its leader knows: it lacks little, and it knows something at all.
+
+    A node whose log is empty votes for nobody, so one that counts must never be in that state.
+    """
+    known = [one.match for one in status.progress if one.node == node_id]
+    return any(match and match + _LAG_MAX >= status.last for match in known)
 
 
 def _check_leads(core: Core) -> None:

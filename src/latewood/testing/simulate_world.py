@@ -350,7 +350,7 @@ class World:
     def _change(self, node: Node) -> None:
         """Change the membership, as an operator would."""
         leaders = [one for one in self.nodes.values() if one.is_leader]
-        changes = choose_changes(self.random, leaders[0].driver.conf, leaders[0].node) if leaders else []
+        changes = choose_changes(self.random, leaders[0].engine.status()) if leaders else []
         for kind, joining in changes:
             if kind == ChangeKind.ADD_LEARNER:
                 self._join(joining)
