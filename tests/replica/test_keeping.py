@@ -133,9 +133,31 @@ def test_a_machine_that_hangs_in_its_snapshot_stops_nobody_and_the_snapshot_come
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(story())
-    assert [one.message for one in caplog.records if "hang" in one.message] == [
+    assert [one.message for one in caplog.records if "hold snapshots up" in one.message] == [
         "machines hang, and hold snapshots up: those of partitions [2]"
     ]
+
+
+def test_a_machine_that_hangs_is_told_of_when_no_snapshot_is_due_and_so_is_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = stubborn("apply")
+
+    def said() -> list[str]:
+        return [one.getMessage().partition(":")[0] for one in caplog.records if one.name == "latewood.replica.hanging"]
+
+    async def story() -> None:
+        async with running(tmp_path, lambda key: kind(key) if key == 2 else LogMachine(key)) as node:
+            await Writer(node).write(2, 1)
+            await until(lambda: bool(said()))
+            kind.may_go_on.set()
+            await until(lambda: len(said()) > 1)
+            assert node.keeper is not None
+            assert node.keeper.failed_count == 0
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(story())
+    assert said() == ["the machine of partition 2 hangs", "the machine of partition 2 goes on"]
 
 
 def test_whoever_waits_for_a_machine_is_told_while_a_snapshot_is_taken(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ class _Worked:
     queued_bytes: int = 0
     since_ns: int | None = None
     """When the machine began what it is at."""
+    at: int = 0
+    """The entry that it is at; 0: its snapshot."""
     is_left: bool = False
     """Whether the partition was torn down while its machine was at work: nobody wants to know how it ends."""
 
@@ -177,8 +179,12 @@ class Applier:
 
     def hung(self) -> list[int]:
         """Return the partitions whose machines have been at one call for too long."""
+        return sorted(self.hanging())
+
+    def hanging(self) -> dict[int, int]:
+        """Return, by partition, the entry that a machine has been at for too long; 0: it is its snapshot."""
         with self._lock:
-            return sorted(key for key, worked in self._partitions.items() if self._patience_s(worked) <= 0)
+            return {key: worked.at for key, worked in self._partitions.items() if self._patience_s(worked) <= 0}
 
     @contextmanager
     def snapshot(self, partition_id: int) -> Iterator[Iterable[bytes]]:
@@ -223,7 +229,7 @@ class Applier:
             if not self._lock.wait_for(lambda: self._schedule.hold(partition_id), self._patience_s(worked)):
                 message = f"the machine of partition {partition_id} is at work, and does not end"
                 raise UnavailableError(message)
-            worked.since_ns = self._clock.now_ns()
+            worked.since_ns, worked.at = self._clock.now_ns(), 0
             return worked
 
     def _release(self, partition_id: int, worked: _Worked) -> None:
@@ -307,7 +313,7 @@ class Applier:
             if task is None:
                 return None
             worked = self._partitions[task.partition_id]
-            worked.since_ns = now_ns
+            worked.since_ns, worked.at = now_ns, task.low
             return worked, task
 
     def _run(self, worked: _Worked, task: Task) -> bool:
@@ -321,7 +327,7 @@ class Applier:
             return self._end(worked, task, applied, error)
         try:
             for entry in entries:
-                worked.since_ns = self._clock.now_ns()
+                worked.since_ns, worked.at = self._clock.now_ns(), entry.index
                 worked.machine.apply(entry)
                 applied = entry.index
                 if self._stops or worked.is_left:

@@ -26,6 +26,7 @@ from latewood.replica.driver import EngineLoop
 from latewood.replica.engine import Entry, Message, ReadState, Role, Snapshot
 from latewood.replica.grouping import GroupReplies
 from latewood.replica.guard import GuardedStore
+from latewood.replica.hanging import HangWatch
 from latewood.replica.pending import Answering, Proposed
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 from latewood.replica.read_points import ReadPoints
@@ -74,6 +75,7 @@ class Core:
         """Of entries that were handed on since the last snapshot was begun."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="latewood-partitions")
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="latewood-aside")
+        self._hangs = HangWatch(self.parts.applier)
         self._is_lent = False
         self.is_closed = False
         """Whether it has ended; looked at by the thread that has the partitions, too."""
@@ -122,6 +124,7 @@ class Core:
     def tick(self) -> None:
         """Let one unit of time pass."""
         self.raft.tick()
+        self._hangs.tick()
         self._look_at_role()
 
     def append(self, request: WriteRequest, answering: Answering, *, ours: bool = False) -> None:
