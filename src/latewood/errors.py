@@ -280,7 +280,7 @@ class ManifestCorrupted(CorruptError):
 class Diverged(CorruptError):
     """A partition holds something else than its parent log says, or misses what stood before."""
 
-    mend = "stop this node, keep its files, and have it take a snapshot from its peers"
+    mend = "stop this node, keep its files, and replace it: remove it from the cluster, and add one with a new id"
 
 
 class ReaderAhead(CorruptError):

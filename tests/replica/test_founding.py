@@ -45,3 +45,17 @@ def test_nobody_rebuilds_a_log_of_a_node(tmp_path: Path) -> None:
         check_rebuildable(NodeLayout(config.data).parent, is_catalog=False)
     with pytest.raises(UsageError, match="latewood cluster repair"):
         check_rebuildable(NodeLayout(config.data).partitions / "7-3", is_catalog=False)
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xff\xff", b'{"cluster_id":"c"}', b'{"cluster_id":"c","node_id":"x"}'])
+def test_a_damaged_node_json_says_what_was_in_it(tmp_path: Path, damage: bytes) -> None:
+    """No program writes it again: it guards against a configuration that names the data of another node."""
+    config, fs = config_of(tmp_path), PosixFS()
+    found_node(config, fs, SystemClock())
+    path = config.data / "node.json"
+    before = path.read_text()
+    path.write_bytes(damage)
+    for look in (lambda: check_owner(config, fs), lambda: repair_node(config, fs, SystemClock())):
+        with pytest.raises(CorruptError, match="if you are sure") as refused:
+            look()
+        assert str(refused.value).endswith(before.strip())

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from latewood.clock import SystemClock
-from latewood.errors import CorruptError, NotFoundError
+from latewood.errors import CorruptError, Diverged, NotFoundError
 from latewood.fs import PosixFS
 from latewood.replica.config import NodeConfig, load_config
-from latewood.replica.founding import found_node
+from latewood.replica.engine import ConfState, Snapshot
+from latewood.replica.entry_store import SegmentedLogStore
+from latewood.replica.founding import found_node, parent_options
 from latewood.replica.machine import PartitionEntry
 from latewood.replica.node import Node
 from latewood.replica.partition import PartitionLogStore
@@ -96,3 +98,15 @@ def test_a_record_that_was_not_flushed_and_is_damaged_is_no_end(config: NodeConf
         list(log.read(1, 101))
     assert len(list(log.read(1, 10))) == 9
     log.close()
+
+
+def test_a_node_whose_parent_log_begins_behind_a_snapshot_that_is_gone_is_left_alone(config: NodeConfig) -> None:
+    damaged = fill(config, 8)
+    flip_a_bit(damaged)
+    parent = config.data / "parent"
+    with SegmentedLogStore.open(parent, parent_options(config), background=False) as store:
+        store.install(Snapshot(9, 1, ConfState((1, 2, 3)), b"9-1"))
+        store.sync()
+    with pytest.raises(Diverged, match=r"9-1 .* is gone; .*`latewood cluster remove CLUSTER 1`"):
+        repair_node(config, PosixFS(), SystemClock())
+    assert damaged.is_dir()

@@ -19,7 +19,7 @@ from latewood.fs import PosixFS
 from latewood.replica.config import NodeConfig
 from latewood.replica.event_loop import event_loop_factory
 from latewood.replica.factory import load_factory
-from latewood.replica.founding import is_node, join_node
+from latewood.replica.founding import is_node, join_node, replacement
 from latewood.replica.machine import LogMachine, MachineFactory
 from latewood.replica.metrics import serve_metrics
 from latewood.replica.node import Node
@@ -47,11 +47,22 @@ def run(path: Path, changes: Mapping[str, Any], *, join: bool, verbose: bool) ->
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
             return runner.run(_serve(config, factory))
     except CorruptError as error:
-        if error.path.is_relative_to(NodeLayout(config.data).parent):
-            error.add_note(f"leave its files alone: `latewood cluster repair --config {path}` says how it is replaced")
-        elif not isinstance(error, Diverged):  # That is no damage to the files: each of them is sound.
-            error.add_note(f"the others go on: `latewood cluster repair --config {path}` mends this node from them")
+        _advise(error, config, path)
         raise
+
+
+def _advise(error: CorruptError, config: NodeConfig, path: Path) -> None:
+    """Have an error of a node say what helps, unless it knows better."""
+    if "mend" in vars(error):
+        return
+    if isinstance(
+        error, Diverged
+    ):  # That is no damage to the files: each of them is sound, and a repair finds nothing.
+        error.mend = replacement(config)
+    elif error.path.is_relative_to(NodeLayout(config.data).parent):
+        error.add_note(f"leave its files alone: `latewood cluster repair --config {path}` says how it is replaced")
+    else:
+        error.add_note(f"the others go on: `latewood cluster repair --config {path}` mends this node from them")
 
 
 async def _serve(config: NodeConfig, factory: MachineFactory) -> int:

@@ -136,8 +136,9 @@ def _owner(config: NodeConfig, fs: FileSystem) -> _Owner | None:
     try:
         return msgspec.json.decode(file.pread(_BYTES_MAX, 0), type=_Owner)
     except msgspec.DecodeError as error:
-        reason = f"it does not say whose directory this is: {error}"
-        raise CorruptError(reason, path, 0) from None
+        damage = CorruptError(f"it does not say whose directory this is: {error}", path, 0)
+        damage.mend = _by_hand(config)
+        raise damage from None
     finally:
         file.close()
 
@@ -149,4 +150,16 @@ def _check_empty(config: NodeConfig, fs: FileSystem) -> None:
 
 
 def _own(config: NodeConfig, fs: FileSystem) -> None:
-    replace_file(fs, config.data / _NAME, msgspec.json.encode(_Owner(config.cluster_id, config.node_id)) + b"\n")
+    replace_file(fs, config.data / _NAME, _line(config) + b"\n")
+
+
+def _line(config: NodeConfig) -> bytes:
+    return msgspec.json.encode(_Owner(config.cluster_id, config.node_id))
+
+
+def _by_hand(config: NodeConfig) -> str:
+    """Return how the file is put back.  No program does it: the file guards against a configuration with wrong data."""
+    return (
+        f"that is all that the file is for: if you are sure that {config.data} is of node {config.node_id} of cluster "
+        f"{config.cluster_id!r}, and of no other, write this line into it, and start the node: {_line(config).decode()}"
+    )

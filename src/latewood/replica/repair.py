@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from latewood.clock import Clock
-from latewood.errors import CorruptError
+from latewood.errors import CorruptError, Diverged
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.config import NodeConfig
@@ -49,8 +49,8 @@ def repair_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> Repair:
     """Read all of a stopped node's files, and set aside what is damaged and can be made anew.
 
     Raises:
-        CorruptError: the parent log is damaged, or the snapshot that it begins behind; nothing was changed then.  Its
-            notes say how the node is replaced.
+        CorruptError: the parent log is damaged, or the snapshot that it begins behind is, or is gone; nothing was
+            changed then.  It says how the node is replaced.
         Locked: the node runs.
         NotFoundError, UsageError: the directory is not this node's.
     """
@@ -63,11 +63,19 @@ def repair_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> Repair:
         raise
     with store:  # Its lock keeps the node from starting meanwhile.
         base = store.snapshot.data.decode() if store.snapshot else ""
+        _check_base(fs, layout, base, config)
         found = list(_damaged_snapshots(fs, layout, base, config))
         found += _damaged_partitions(fs, clock, layout, config)
         done = [SetAside(what, problem, _set_aside(fs, layout, path)) for what, problem, path in found]
         counted = (len(list(partition_names(fs, layout.partitions))), len(snapshots(fs, layout.snapshots)))
     return Repair(*counted, done)
+
+
+def _check_base(fs: FileSystem, layout: NodeLayout, base: str, config: NodeConfig) -> None:
+    if base and not fs.exists(layout.snapshots / base):
+        error = Diverged("the parent log begins behind this snapshot, and it is gone", layout.snapshots / base, 0)
+        error.mend = replacement(config)
+        raise error
 
 
 def _damaged_snapshots(fs: FileSystem, layout: NodeLayout, base: str, config: NodeConfig) -> Iterator[SetAside]:

@@ -1,0 +1,68 @@
+"""`latewood serve` of a node with damage: what it says helps, and no command sends its caller round in circles."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from latewood.cli.errors import ExitCode
+from latewood.clock import SystemClock
+from latewood.fs import PosixFS
+from latewood.replica.config import NodeConfig, load_config
+from latewood.replica.engine import ConfState, Snapshot
+from latewood.replica.entry_store import SegmentedLogStore
+from latewood.replica.founding import check_owner, found_node, parent_options
+from latewood.replica.recovery import NodeLayout
+from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint
+from tests.replica.processes import free_ports
+
+pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the configuration of a node that is founded."""
+    path, (port,) = tmp_path / "node.toml", free_ports(1)
+    here = f"127.0.0.1:{port}"
+    path.write_text(f'cluster_id = "c"\nnode_id = 1\nlisten = "{here}"\n[peers]\n1 = "{here}"\n')
+    found_node(load_config(path), PosixFS(), SystemClock())
+    return path
+
+
+def serve(path: Path) -> str:
+    """Serve a node that is damaged, in a process of its own, and return what it says."""
+    command = [*PROGRAM, "serve", "--config", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert done.returncode == ExitCode.CORRUPT, done
+    return done.stderr
+
+
+def begin_behind_a_snapshot(config: NodeConfig) -> None:
+    """Have the parent log of a node begin behind a snapshot that is not there."""
+    parent = NodeLayout(config.data).parent
+    with SegmentedLogStore.open(parent, parent_options(config), background=False) as store:
+        store.install(Snapshot(9, 1, ConfState((1,)), b"9-1"))
+        store.sync()
+
+
+def test_a_node_without_the_snapshot_that_it_begins_behind_is_told_how_it_is_replaced(path: Path) -> None:
+    begin_behind_a_snapshot(load_config(path))
+    for said in (serve(path), complaint("cluster", "repair", "--config", path, code=ExitCode.CORRUPT)):
+        assert "it is replaced, not mended: `latewood cluster remove CLUSTER 1`" in said
+        assert "peers" not in said
+        assert "cluster repair" not in said
+
+
+def test_a_damaged_node_json_is_put_back_as_it_is_said(path: Path) -> None:
+    config = load_config(path)
+    owner = config.data / "node.json"
+    before = owner.read_bytes()
+    owner.write_bytes(b"\0" * len(before))
+    for said in (serve(path), complaint("cluster", "repair", "--config", path, code=ExitCode.CORRUPT)):
+        assert "latewood " not in said.removeprefix("latewood: "), "no command does it"
+        (line,) = re.findall(r"start the node: (\{.*\})$", said.strip())
+        assert line.encode() + b"\n" == before
+    owner.write_text(line)
+    check_owner(config, PosixFS())
