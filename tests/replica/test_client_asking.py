@@ -207,6 +207,22 @@ def test_a_reader_of_a_partition_that_began_anew_is_told() -> None:
         await client.tear_down(7)
         with pytest.raises(NotFoundError, match="torn down"):
             await reader.next()
+        with pytest.raises(NotFoundError, match="torn down"):
+            await reader.lag()
+
+    played(act)
+
+
+def test_a_commit_makes_a_reader_again_that_was_removed() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del cluster
+        await filled(client, 5)
+        handle = client.partition(7)
+        reader = await handle.reader("r")
+        await reader.poll(2)
+        await handle.remove_reader("r")
+        await reader.commit()
+        assert await handle.load_cursor("r") == 2
 
     played(act)
 

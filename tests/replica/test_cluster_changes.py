@@ -147,7 +147,9 @@ def test_a_reader_of_a_partition_that_was_torn_down_begins_with_what_is_written_
             await handle.append_many([b"%d" % number for number in range(10)])
             with pytest.raises(latewood.NotFoundError, match="torn down since"):
                 await reader.commit()
-            await reader.poll()
+            with pytest.raises(latewood.NotFoundError, match="torn down since"):
+                await reader.lag()
+            assert [one.payload for one in await reader.poll()] == [b"old"]  # It was fetched before.
             with pytest.raises(latewood.NotFoundError, match="torn down since"):
                 await reader.next()
             reader.close()

@@ -233,6 +233,8 @@ class AsyncPartition:
     async def remove_reader(self, name: str) -> None:
         """Have the cluster forget a reader.
 
+        Close it first: the next `commit` of one that is open makes it again.
+
         Raises:
             NotFoundError: there is none of that name.  After an `OutcomeUnknown` that says that it is forgotten.
         """

@@ -74,6 +74,8 @@ class AsyncReader:
     async def next(self) -> Record | None:
         """Return the next record, or None if it is not written yet.
 
+        Records are fetched many at a time: those that are here already are returned, whatever became of the partition.
+
         Raises:
             DataLost: it was removed; `seek` past the gap.
             NotFoundError: the partition ends before: it was torn down and begun anew.
@@ -124,6 +126,8 @@ class AsyncReader:
     async def commit(self) -> None:
         """Remember that every record handed out so far is dealt with: a majority of the nodes has it on return.
 
+        A reader that was removed meanwhile is there again.
+
         Raises:
             NotFoundError: the partition was torn down since; what was handed out is of its earlier life.
         """
@@ -150,9 +154,15 @@ class AsyncReader:
         self._buffer, self._taken, self._born = [], 0, 0
 
     async def lag(self) -> int:
-        """Return how many committed records are still to be read."""
+        """Return how many committed records are still to be read.
+
+        Raises:
+            NotFoundError: the partition was torn down since.
+        """
         self._check_open()
-        return max(0, (await self._partition.ends()).next_sequence - self._sequence)
+        ends = await self._partition.ends()
+        self._check_is_there(ends)
+        return ends.next_sequence - self._sequence
 
     def close(self) -> None:
         """Let go.  Does not commit."""

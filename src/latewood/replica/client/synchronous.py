@@ -233,7 +233,7 @@ class PartitionReader:
         return self._thread.run(self._reader.poll(max_records, timeout))
 
     def commit(self) -> None:
-        """Remember that every record handed out so far is dealt with: a majority has it on return."""
+        """Remember that every record handed out so far is dealt with.  As `AsyncReader.commit`."""
         self._thread.run(self._reader.commit())
 
     def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
@@ -241,7 +241,7 @@ class PartitionReader:
         self._thread.run(self._reader.seek(sequence=sequence, timestamp=timestamp))
 
     def lag(self) -> int:
-        """Return how many committed records are still to be read."""
+        """Return how many committed records are still to be read.  Errors as `AsyncReader.lag`."""
         return self._thread.run(self._reader.lag())
 
     def close(self) -> None:
