@@ -5,6 +5,10 @@ import pytest
 
 import latewood
 from latewood.catalog import Catalog
+from latewood.cli.verify import _in_place
+from latewood.log.layout import Layout
+from latewood.log.verify import UPGRADE, Finding
+from latewood.queue.cursor import cursor_path
 from tests.cli.conftest import flip
 from tests.cli.shell import complaint, ok, row, rows, run
 
@@ -40,6 +44,53 @@ def test_a_flipped_payload_is_found_deep_down_by_file_and_byte(log: Path, sealed
     (finding,) = json.loads(result.stdout)["findings"]
     assert (finding["severity"], finding["path"], finding["offset"]) == ("damage", str(sealed), 64)
     assert f"latewood: {sealed} at byte 64: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [
+        ("partitions/7-2", "`latewood cluster repair --config node.toml` has it bring this partition back"),
+        ("parent", "`latewood cluster repair --config node.toml` says how the node is replaced"),
+        ("damaged/partitions-7-2", "restore the file from a copy"),
+    ],
+)
+def test_damage_to_a_log_of_a_node_is_mended_as_a_nodes(
+    tmp_path: Path, log: Path, sealed: Path, place: str, remedy: str
+) -> None:
+    flip(sealed, 64 + 24)
+    node = tmp_path / "node"
+    (node / place).parent.mkdir(parents=True)
+    log.rename(node / place)
+    (node / "node.json").touch()
+    result = run("verify", node / place, "--deep")
+    assert result.exit_code == 4
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert remedy in finding["remedy"]
+    assert remedy in result.stderr
+    assert ("restore the file" in result.stderr) == (place.startswith("damaged"))
+
+
+def test_a_readers_file_in_a_node_is_mended_as_any(tmp_path: Path, log: Path) -> None:
+    with latewood.open(log) as opened, opened.reader("r") as reader:
+        reader.commit()
+    (tmp_path / "node" / "partitions").mkdir(parents=True)
+    (tmp_path / "node" / "node.json").touch()
+    partition = log.rename(tmp_path / "node" / "partitions" / "7-2")
+    cursor_path(partition / "readers", "r").write_bytes(b"x" * 200)
+    result = run("verify", partition)
+    assert result.exit_code == 4
+    assert "cluster repair" not in result.output
+
+
+def test_what_is_newer_than_the_program_in_a_node_is_no_case_for_a_repair(tmp_path: Path) -> None:
+    (tmp_path / "partitions" / "7-2").mkdir(parents=True)
+    (tmp_path / "node.json").touch()
+    layout = Layout(tmp_path / "partitions" / "7-2")
+    newer = Finding("damage", layout.root / "manifest.1", 0, "version 9", UPGRADE)
+    torn = newer._replace(remedy="run `latewood rebuild`")
+    found = [one.remedy for one in _in_place(layout, [newer, torn])]
+    assert found[0] == UPGRADE
+    assert "cluster repair" in found[1]
 
 
 def test_a_durable_record_that_is_gone_from_the_open_segment_is_damage(log: Path) -> None:

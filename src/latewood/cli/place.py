@@ -69,6 +69,11 @@ def store_around(path: Path) -> Path | None:
     return around[3] if is_store(around[3]) else None
 
 
+def node_around(path: Path) -> Path | None:
+    """Return the directory of the node of a cluster that a log is a part of; None if it is none's."""
+    return next((above for above in path.absolute().parents[:2] if (above / "node.json").exists()), None)
+
+
 def no_store(path: Path) -> NotFoundError:
     """Return the error of a command that needs a store, and was given something else."""
     match kind_of(path):
@@ -113,7 +118,7 @@ def check_rebuildable(path: Path, *, is_catalog: bool) -> None:
     Raises:
         UsageError, NotFoundError: it is another thing; the text says how that is made again.
     """
-    node = next((above for above in path.absolute().parents[:2] if (above / "node.json").exists()), None)
+    node = node_around(path)
     if node is not None:
         raise UsageError(
             f"{path} is a part of {node}, a node of a cluster: `latewood cluster repair --config FILE` mends what can "

@@ -1,7 +1,9 @@
 """`latewood verify DIR`: check that a log, or a store, is sound."""
 
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -9,14 +11,22 @@ from latewood.cli.arguments import directory
 from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output, output_format
-from latewood.cli.place import is_store
+from latewood.cli.place import is_store, node_around
 from latewood.cli.progress import progress
 from latewood.cli.store_argument import database_at
 from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.log.layout import Layout
-from latewood.log.verify import Finding, Looks
+from latewood.log.verify import UPGRADE, Finding, Looks
 from latewood.queue.verify import verify_queue
+
+_OF_A_PARTITION: Final = (
+    "stop the node, and `latewood cluster repair --config node.toml` has it bring this partition back from the others"
+)
+_OF_A_PARENT: Final = (
+    "leave the files alone: `latewood cluster repair --config node.toml` says how the node is replaced; one that comes "
+    "back with an older copy has forgotten what it promised to the others"
+)
 
 
 @click.command()
@@ -51,13 +61,32 @@ def verify(directory: Path, output: Output, choice: EngineChoice, *, deep: bool)
         "records_checked": found.records_checked,
         "bytes_checked": found.bytes_checked,
     }
-    output.report(summary, "findings", Finding._fields, found.findings)
+    findings = _in_place(layout, found.findings)
+    output.report(summary, "findings", Finding._fields, findings)
     if found.is_sound:
         return ExitCode.OK
-    for finding in found.findings:
+    for finding in findings:
         if finding.severity == "damage":
             say(f"{finding.path} at byte {finding.offset}: {finding.problem}; {finding.remedy}")
     return ExitCode.CORRUPT
+
+
+def _in_place(layout: Layout, findings: Iterable[Finding]) -> list[Finding]:
+    """Have what is damaged of a node's log be mended as that is: not by hand, and not by `latewood rebuild`.
+
+    Readers' files are no part of it, and what a repair has set aside is the node's no more.
+    """
+    node, kind = node_around(layout.root), layout.root.absolute().parent.name
+    if node is None or kind == "damaged":
+        return list(findings)
+    remedy = _OF_A_PARTITION if kind == "partitions" else _OF_A_PARENT
+    return [one._replace(remedy=remedy) if _is_mended(layout, one) else one for one in findings]
+
+
+def _is_mended(layout: Layout, finding: Finding) -> bool:
+    """Say whether a repair of the node is what helps."""
+    is_ours = finding.path.parent != layout.readers
+    return is_ours and finding.severity == "damage" and finding.remedy != UPGRADE
 
 
 def _looks(layout: Layout, choice: EngineChoice) -> Looks | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
 from latewood.format.entries import SegmentEntry
@@ -18,6 +18,9 @@ from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
 from latewood.log.summary import SegmentSummary, summarize
+
+UPGRADE: Final = "upgrade Latewood"
+"""The remedy for what is sound, and newer than this program."""
 
 Progress = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -77,7 +80,7 @@ def verify_log(
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
     except UnsupportedVersion as error:
-        return Verification([Finding("damage", error.path, 0, str(error), "upgrade Latewood")], 0, 0, 0)
+        return Verification([Finding("damage", error.path, 0, str(error), UPGRADE)], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
     for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)

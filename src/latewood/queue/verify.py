@@ -8,7 +8,7 @@ from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SLOT_OFFSETS, Cursor, d
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
-from latewood.log.verify import Finding, Looks, Progress, Verification, verify_log
+from latewood.log.verify import UPGRADE, Finding, Looks, Progress, Verification, verify_log
 from latewood.log.view import View
 from latewood.queue.ahead import lost_records
 from latewood.queue.cursor import cursor_names, cursor_path
@@ -42,7 +42,7 @@ def verify_queue(
             remedy = f"`latewood readers seek` moves reader {name!r}, and `latewood readers rm` removes it"
             findings.append(Finding("damage", path, error.offset, error.reason, remedy))
         except UnsupportedVersion as error:
-            findings.append(Finding("damage", path, 0, str(error), "upgrade Latewood"))
+            findings.append(Finding("damage", path, 0, str(error), UPGRADE))
     if verification.is_sound:
         findings += _ahead(fs, layout, cursors)
     return verification._replace(findings=findings)
