@@ -1,4 +1,4 @@
-"""`latewood serve` of a node with damage: what it says helps, and no command sends its caller round in circles."""
+"""What `latewood serve` says: of damage what helps, of a warning once."""
 
 import re
 import subprocess
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import latewood
 from latewood.cli.errors import ExitCode
 from latewood.clock import SystemClock
 from latewood.fs import PosixFS
@@ -14,8 +15,9 @@ from latewood.replica.engine import ConfState, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
 from latewood.replica.founding import check_owner, found_node, parent_options
 from latewood.replica.recovery import NodeLayout
-from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint
-from tests.replica.processes import free_ports
+from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint, process
+from tests.patience import wait_until
+from tests.replica.processes import SOURCES, free_ports
 
 pytest.importorskip("latewood._native")
 pytestmark = pytest.mark.slow
@@ -66,3 +68,30 @@ def test_a_damaged_node_json_is_put_back_as_it_is_said(path: Path) -> None:
         assert line.encode() + b"\n" == before
     owner.write_text(line)
     check_owner(config, PosixFS())
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [([], r"latewood: warning: the machine"), (["-v"], r"\d+ ERROR latewood\.replica\.hanging: the machine")],
+)
+def test_a_warning_of_a_node_is_said_once(tmp_path: Path, path: Path, flags: list[str], said: str) -> None:
+    (tmp_path / "hanging_machine.py").write_text(
+        "import time\n"
+        "class Machine:\n"
+        "    log_is_state = False\n"
+        "    def __init__(self, partition_id): pass\n"
+        "    def apply(self, entry): time.sleep(600)\n"
+        "    def snapshot(self): return ()\n"
+        "    def restore(self, pieces): pass\n"
+    )
+    path.write_text(f"{path.read_text()}[raft]\ntick_ms = 10\n[storage]\nmachine_wait_ms = 50\n")
+    arguments = ("serve", "--config", path, "--machine", "hanging_machine:Machine", *flags)
+    with process(*arguments, prefix=["env", f"PYTHONPATH={SOURCES}:{tmp_path}"]) as node:
+        node.line()
+        with latewood.connect([load_config(path).listen]) as client:
+            client.partition(7).append(b"a")
+        wait_until(lambda: any("hangs" in line for line in node.errors()))
+        node.popen.terminate()
+        node.end()
+    (line,) = (line for line in node.errors() if "partition 7 hangs" in line)
+    assert re.search(said, line)

@@ -1,10 +1,8 @@
 """The `latewood` command: finds the module of a subcommand when it is called, and turns every error into one line."""
 
-import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final, NoReturn
@@ -12,6 +10,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from latewood.cli.errors import ExitCode, exit_code_of, explain, explain_usage, say
+from latewood.cli.log_lines import warnings_as_lines
 from latewood.errors import LatewoodError
 
 COMMANDS: Final = {
@@ -98,7 +97,7 @@ class Program(click.Group):
         """Run the program to its end."""
         extra["standalone_mode"] = False
         _open_missing_streams()
-        with _warnings_as_lines():
+        with warnings_as_lines():
             code = _run(lambda: super(Program, self).main(*args, **extra))
         try:
             sys.stdout.flush()
@@ -150,33 +149,6 @@ def _forget_stdout() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
-
-
-@contextmanager
-def _warnings_as_lines() -> Iterator[None]:
-    """Print the library's warnings as our own lines, each of them once."""
-    handler = _Lines(logging.WARNING)
-    logger = logging.getLogger("latewood")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-
-
-class _Lines(logging.Handler):
-    """Says each warning once."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self._said: set[str] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Say it, unless it has been said."""
-        message = record.getMessage()
-        if message not in self._said:
-            self._said.add(message)
-            say(f"warning: {message}")
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click's signature

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import signal
 import sys
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from latewood.cli.errors import say
+from latewood.cli.log_lines import log_instead
 from latewood.cli.newcomer import check_may_join
 from latewood.cli.node_file import load_node
 from latewood.cli.output import write_json
@@ -36,7 +36,7 @@ def run(path: Path, changes: Mapping[str, Any], *, join: bool, verbose: bool) ->
     """Run a node to its end."""
     config = load_node(path, changes)
     if verbose:
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
+        log_instead()
     if join and not is_node(config, PosixFS()):
         check_may_join(config)
         join_node(config, PosixFS(), SystemClock())
