@@ -85,7 +85,7 @@ def test_a_warning_of_a_node_is_said_once(tmp_path: Path, path: Path, flags: lis
         "    def restore(self, pieces): pass\n"
     )
     path.write_text(f"{path.read_text()}[raft]\ntick_ms = 10\n[storage]\nmachine_wait_ms = 50\n")
-    arguments = ("serve", "--config", path, "--machine", "hanging_machine:Machine", *flags)
+    arguments = ("serve", "--config", str(path), "--machine", "hanging_machine:Machine", *flags)
     with process(*arguments, prefix=["env", f"PYTHONPATH={SOURCES}:{tmp_path}"]) as node:
         node.line()
         with latewood.connect([load_config(path).listen]) as client:
