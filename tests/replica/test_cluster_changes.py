@@ -88,7 +88,7 @@ def test_a_removed_node_says_so_and_can_be_taken_back(tmp_path: Path, is_up: boo
             await client.remove_node(removed)
             if not is_up:
                 process.start()
-            said = f"latewood: warning: node {removed} is no longer a member of cluster 'trial'"
+            said = f"WARNING latewood.replica.standing: node {removed} is no longer a member of cluster 'trial'"
             async with asyncio.timeout(60):
                 while said not in process.log.read_text():  # noqa: ASYNC110 - another process writes it
                     await asyncio.sleep(0.05)
