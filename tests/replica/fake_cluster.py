@@ -96,6 +96,12 @@ class FakeCluster:
         self.leader = 1
         self.cut_off: dict[int, dict[int, str]] = {}
         """Nodes that nobody tells anything any more, with the members that they knew last."""
+        self.is_behind = False
+        """What a barrier waits for never comes."""
+        self.is_hung = False
+        """No barrier is ever answered."""
+        self.opening: set[int] = set()
+        """Nodes that open their storage, and so refuse everything for now."""
         self.seen: list[Any] = []
         self.connections = 0
         self.spread = 0
@@ -260,7 +266,11 @@ class _Conversation(asyncio.Protocol):
             )
             return
         cluster.seen.append(message)
-        if isinstance(message, GetStatus):
+        if self.number in cluster.opening:
+            self.say(Refused(message.id, "unavailable", "the node is opening its storage", retryable=True))
+        elif isinstance(message, Barrier) and (cluster.is_behind or cluster.is_hung):
+            self._let_wait(message)
+        elif isinstance(message, GetStatus):
             self.say(cluster.status(message, self.number))
         elif isinstance(message, Read) and message.wait_ms and self._is_at_end(message):
             asyncio.ensure_future(self._answer_later(message))  # noqa: RUF006 - the loop ends with the test
@@ -302,6 +312,11 @@ class _Conversation(asyncio.Protocol):
     def _say_late(self, late: list[Any]) -> None:
         if not self.transport.is_closing():
             self.say(*late)
+
+    def _let_wait(self, request: Barrier) -> None:
+        if not self.cluster.is_hung:
+            expired = Refused(request.id, "expired", "not applied in time", retryable=True)
+            asyncio.get_running_loop().call_later(request.timeout_ms / 1000, self._say_late, [expired])
 
     def _is_at_end(self, request: Read) -> bool:
         return request.start >= len(self.cluster.records.get(request.partition, ()))

@@ -18,11 +18,12 @@ from latewood.errors import (
     NotFoundError,
     RecordTooLarge,
     UsageError,
+    WaitExpired,
 )
 from latewood.replica.client.asynchronous import AsyncClient
 from latewood.replica.client.options import ClientOptions
 from latewood.replica.client.route import Route
-from latewood.replica.requests import ChangeMembers, SetCursor
+from latewood.replica.requests import Barrier, ChangeMembers, SetCursor
 from latewood.replica.wire import FRAME_BYTES_MAX
 from tests.replica.fake_cluster import FakeCluster, Fault
 from tests.replica.test_client import played
@@ -364,6 +365,50 @@ def test_nodes_that_hang_hold_no_call_up_beyond_its_time() -> None:
                 assert (await other.status()).node_id == 1, "those that hang leave time for the others"
 
     played(act)
+
+
+@pytest.mark.parametrize("is_hung", [False, True])
+def test_a_barrier_ends_with_its_own_time_and_not_with_that_of_other_calls(is_hung: bool) -> None:  # noqa: FBT001 - a parameter
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        cluster.is_behind, cluster.is_hung = True, is_hung
+        address = cluster.addresses[1]
+        async with asyncio.timeout(30):
+            for call in (
+                client.barrier(10**9, timeout=0.1),
+                client.barrier(10**9, timeout=0.1, address=address),
+                client.barrier(timeout=0.1, address=address),
+                client.partition(7).barrier(10**9, timeout=0.1),
+            ):
+                with pytest.raises(WaitExpired):
+                    await call
+        waits = [one for one in cluster.seen if isinstance(one, Barrier)]
+        assert len(waits) == 4
+        assert all(one.timeout_ms <= 100 for one in waits)
+
+    played(act, timeout_ms=60_000, attempt_ms=60_000)
+
+
+def test_a_barrier_waits_no_longer_for_a_connection_than_it_has_time() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        del cluster
+        async with silent_node() as silent, asyncio.timeout(30):
+            with pytest.raises(ClusterUnavailable, match="did not answer in time"):
+                await client.barrier(5, timeout=0.1, address=silent)
+
+    played(act, timeout_ms=60_000, connect_ms=60_000)
+
+
+def test_a_barrier_that_was_not_answered_leaves_a_leader_that_may_hang() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        cluster.is_hung = True
+        with pytest.raises(WaitExpired, match="no answer within"):
+            await client.barrier(5, timeout=0.01)
+        cluster.is_hung, cluster.leader = False, 2
+        asked = cluster.connections
+        assert await client.barrier(5, timeout=5) == 5
+        assert cluster.connections > asked, "it asked another node"
+
+    played(act, timeout_ms=60_000, attempt_ms=60_000)
 
 
 def test_a_call_waits_no_longer_for_a_connection_than_it_has_time() -> None:

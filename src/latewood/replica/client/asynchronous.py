@@ -65,6 +65,8 @@ from latewood.replica.wire import Reply, Request, WireError, decode_message, enc
 
 _PAUSE_S: Final = 0.05
 """Between two questions to a node that cannot answer now."""
+_GRACE_S: Final = 0.5
+"""How much later than its time a node's word that a wait expired may come."""
 
 R = TypeVar("R", bound=Reply)
 
@@ -143,13 +145,21 @@ class AsyncClient:
 
         Raises:
             WaitExpired: the time ran out.
+            ClusterUnavailable: so it did, or `timeout_ms`, before there was a connection.
         """
-        if address is not None and not target:  # Only the leader knows what is committed now.
-            target = await self.barrier(0, partitions, timeout=timeout)
-        request = Barrier(0, target, list(partitions), max(1, int(timeout * 1000)), self.client_id.hex())
-        if address is not None:
-            return (await self._wait_at(address, request, timeout)).global_index
-        return (await self.ask(request, READING, Reached, extra_s=timeout)).global_index
+        deadline = self._loop.time() + timeout
+        request = Barrier(0, target, list(partitions), 1, self.client_id.hex())
+        try:
+            async with asyncio.timeout_at(deadline + _GRACE_S):
+                if address is None or not target:  # Only the leader knows what is committed now.
+                    target = await self._wait_at_leader(request, deadline)
+                if address is None:
+                    return target
+                return await self._wait_at(address, msgspec.structs.replace(request, target=target), deadline)
+        except TimeoutError:
+            if address is None or not target:
+                self._route.leave_leader()
+            raise WaitExpired(f"no answer within {timeout:.3g} s; the node may hang") from None
 
     async def add_node(self, node_id: int, address: str, *, learner: bool = False) -> Members:
         """Make a running node a member: first a learner, and a voter once it has caught up.
@@ -327,7 +337,7 @@ class AsyncClient:
         return await self.ask(request, CHANGING, Members, extra_s=request.timeout_ms / 1000)
 
     async def _ask_until(self, request: Request, nature: Nature, kind: type[R], deadline: float, extra_s: float) -> R:
-        in_doubt, last, attempt = False, None, 0
+        in_doubt, last, attempt, begun = False, None, 0, self._loop.time()
         while True:
             attempt += 1
             outcome = await self._attempt(request, deadline, extra_s)
@@ -342,7 +352,7 @@ class AsyncClient:
             self._route.learn(verdict, outcome[0])
             pause = 0.0 if verdict.address and attempt == 1 else self.options.pause_s(attempt, self._chance())
             if self._loop.time() + pause >= deadline:
-                raise give_up(last, f"{self.options.timeout_ms / 1000:.3g} s", in_doubt=in_doubt)
+                raise give_up(last, f"{deadline - begun:.3g} s", in_doubt=in_doubt)
             await asyncio.sleep(pause)
 
     async def _attempt(self, request: Request, deadline: float, extra_s: float) -> tuple[str, Reply | Lost]:
@@ -371,18 +381,24 @@ class AsyncClient:
                 timer.cancel()
         return answer.result()
 
-    async def _wait_at(self, address: str, request: Barrier, timeout_s: float) -> Reached:
+    async def _wait_at_leader(self, request: Barrier, deadline: float) -> int:
+        left_s = deadline - self._loop.time()
+        asked, end = _checked(_waiting_for(request, left_s)), min(deadline, self._deadline())
+        # The connection outlives the wait: others use it too, and a node that is a little late is none that hangs.
+        return (await self._ask_until(asked, READING, Reached, end, left_s + 2 * _GRACE_S)).global_index
+
+    async def _wait_at(self, address: str, request: Barrier, deadline: float) -> int:
         """Wait at one node, also if it opens its storage anew meanwhile."""
-        deadline = self._loop.time() + timeout_s
         while True:
+            left_s = deadline - self._loop.time()
+            asked, end = _waiting_for(request, left_s), min(deadline, self._deadline())
             try:
-                return await self._ask_one(request, address, Reached, timeout_s)
+                return (await self._ask_one(asked, address, Reached, left_s + 2 * _GRACE_S, end)).global_index
             except UnavailableError as error:
-                left_s = deadline - self._loop.time() - _PAUSE_S
-                if left_s <= 0 or isinstance(error, (WaitExpired, Overloaded)):
+                is_final = isinstance(error, (WaitExpired, Overloaded))
+                if is_final or self._loop.time() + _PAUSE_S >= deadline:
                     raise
             await asyncio.sleep(_PAUSE_S)
-            request = msgspec.structs.replace(request, timeout_ms=max(1, int(left_s * 1000)))
 
     async def _ask_one(
         self, request: Request, address: str | None, kind: type[R], extra_s: float = 0.0, deadline: float | None = None
@@ -414,6 +430,10 @@ def _checked(request: Request) -> Request:
         message = f"an argument of the wrong type for {type(request).__name__}: {error}"
         raise UsageError(message) from None
     return request
+
+
+def _waiting_for(request: Barrier, wait_s: float) -> Barrier:
+    return msgspec.structs.replace(request, timeout_ms=max(1, int(wait_s * 1000)))
 
 
 def _of_kind(reply: Reply, kind: type[R], address: str) -> R:

@@ -141,6 +141,10 @@ class Route:
         if asked == self._target:
             self._target = ""
 
+    def leave_leader(self) -> None:
+        """Ask another node next than the one that most likely leads: it may hang, and the others know who leads."""
+        self.leave(self._target or self.addresses[self._turn % len(self.addresses)])
+
     def hangs(self, link: Link) -> None:
         """Break off a connection on which no answer comes."""
         link.close(f"{link.address} did not answer in time")
