@@ -196,6 +196,14 @@ def test_status_names_a_node_that_is_gone(cluster: FakeCluster) -> None:
     assert found["nodes"][2]["role"] is None
 
 
+def test_status_asks_another_if_a_node_opens_its_storage(cluster: FakeCluster) -> None:
+    cluster.opening, cluster.leader = {1}, 2
+    found = row("cluster", "status", ",".join(cluster.addresses))
+    assert [one["role"] for one in found["nodes"]] == [None, "leader", "follower"]
+    assert "opening its storage" in found["nodes"][0]["problem"]
+    assert found["is_led"]
+
+
 @pytest.mark.parametrize("knows", [True, False])
 def test_status_says_of_a_node_that_it_was_removed(cluster: FakeCluster, knows: bool) -> None:  # noqa: FBT001 - a parameter
     if not knows:  # It was down then, and thinks that it is a member still.

@@ -10,6 +10,7 @@ import random
 import secrets
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar, cast
 
@@ -115,8 +116,11 @@ class AsyncClient:
 
         Raises:
             ClusterUnavailable: it, or every one, cannot be reached.
+            UnavailableError: it, or every one that can be, opens its storage; try again.
         """
-        return await self._ask_one(GetStatus(0), address, StatusReply)
+        if address is not None:
+            return await self._ask_one(GetStatus(0), address, StatusReply)
+        return await self._ask_each(GetStatus(0), StatusReply)
 
     async def partitions(self, partitions: Iterable[int] = (), address: str | None = None) -> list[PartitionInfo]:
         """Return partitions in figures, by default all: as the leader has them, or the node at `address`.
@@ -399,6 +403,21 @@ class AsyncClient:
                 if is_final or self._loop.time() + _PAUSE_S >= deadline:
                     raise
             await asyncio.sleep(_PAUSE_S)
+
+    async def _ask_each(self, request: Request, kind: type[R]) -> R:
+        """Ask any node, and if that cannot answer now the others, within the time of one call.
+
+        Raises:
+            UnavailableError: what the first said.
+        """
+        end = self._deadline()
+        try:
+            return await self._ask_one(request, None, kind, deadline=end)
+        except UnavailableError as error:
+            for address in self._route.addresses:
+                with suppress(UnavailableError):
+                    return await self._ask_one(request, address, kind, deadline=end)
+            raise error from None
 
     async def _ask_one(
         self, request: Request, address: str | None, kind: type[R], extra_s: float = 0.0, deadline: float | None = None
