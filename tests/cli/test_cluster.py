@@ -106,6 +106,16 @@ def test_one_node_is_made_where_it_will_run(tmp_path: Path) -> None:
     complaint("cluster", "init", tmp_path, "--config", config, code=2)
 
 
+def test_a_node_that_is_there_is_told_as_that_whatever_the_others_have(tmp_path: Path, cluster: FakeCluster) -> None:
+    cluster.records[7] = [b"x"]
+    config = tmp_path / "node.toml"
+    head = 'cluster_id = "fake"\nnode_id = 4\nlisten = "127.0.0.1:7304"\n[peers]\n4 = "127.0.0.1:7304"\n'
+    config.write_text(head)
+    ok("cluster", "init", "--config", config)
+    config.write_text(f'{head}1 = "{cluster.addresses[0]}"\n')
+    assert "is a node's already" in complaint("cluster", "init", "--config", config, code=1)
+
+
 def test_another_cluster_is_not_written_over(tmp_path: Path) -> None:
     ok("cluster", "init", tmp_path / "c")
     assert "is cluster 'trial' already" in complaint("cluster", "init", tmp_path / "c", "--name", "other", code=2)

@@ -14,7 +14,7 @@ from latewood.fs import PosixFS
 from latewood.replica.certificates import certified_hosts, make_certificates, node_names
 from latewood.replica.client.options import Address
 from latewood.replica.config import NodeConfig, load_config
-from latewood.replica.founding import found_node, is_node, join_node
+from latewood.replica.founding import check_unowned, found_node, is_node, join_node
 from latewood.replica.repair import SetAside, repair_node
 from latewood.replica.replies import Members
 from latewood.replica.trial import CLUSTER_FILE, NODE_FILE, load_cluster, write_trial
@@ -43,6 +43,7 @@ def init_cluster(directory: Path, wish: Wish, output: Output) -> int:
 def init_node(config: Path, output: Output) -> int:
     """Make the directory of one of a cluster's first nodes."""
     found = load_node(config)
+    check_unowned(found, PosixFS())  # Before the others are asked: they would say what is true of an empty one.
     check_may_found(found)
     found_node(found, PosixFS(), SystemClock())
     output.rows(("path",), [(str(found.data),)])

@@ -39,7 +39,7 @@ def found_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
     if config.node_id not in config.peers:
         message = f"node {config.node_id} is not among the first members in [peers]: {sorted(config.peers)}"
         raise UsageError(message)
-    _check_empty(config, fs)
+    check_unowned(config, fs)
     layout = NodeLayout(config.data)
     fs.make_directory(layout.root)
     with SegmentedLogStore.open(layout.parent, parent_options(config), fs=fs, clock=clock, background=False) as store:
@@ -56,7 +56,7 @@ def join_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
     Raises:
         ConflictError: the directory is a node's already.
     """
-    _check_empty(config, fs)
+    check_unowned(config, fs)
     fs.make_directory(config.data)
     parent = NodeLayout(config.data).parent
     SegmentedLogStore.open(parent, parent_options(config), fs=fs, clock=clock, background=False).close()
@@ -123,6 +123,17 @@ def is_node(config: NodeConfig, fs: FileSystem) -> bool:
     return _owner(config, fs) is not None
 
 
+def check_unowned(config: NodeConfig, fs: FileSystem) -> None:
+    """Refuse to make a node's directory anew.
+
+    Raises:
+        ConflictError: it is a node's already.
+    """
+    if is_node(config, fs):
+        message = f"{config.data} is a node's already; a node that lost its data is removed, and another one added"
+        raise ConflictError(message)
+
+
 def parent_options(config: NodeConfig) -> LogOptions:
     """Return how the parent log is kept."""
     return LogOptions(segment_bytes_max=config.storage.parent_segment_bytes, fill=True)
@@ -141,12 +152,6 @@ def _owner(config: NodeConfig, fs: FileSystem) -> _Owner | None:
         raise damage from None
     finally:
         file.close()
-
-
-def _check_empty(config: NodeConfig, fs: FileSystem) -> None:
-    if _owner(config, fs) is not None:
-        message = f"{config.data} is a node's already; a node that lost its data is removed, and another one added"
-        raise ConflictError(message)
 
 
 def _own(config: NodeConfig, fs: FileSystem) -> None:
