@@ -5,6 +5,7 @@ LatewoodError
 │   ├── BadName         a name that could not be a file name everywhere
 │   ├── RecordTooLarge  no segment could ever hold it
 │   │   └── PayloadTooLarge     no node of the cluster would take it
+│   │       └── MessageTooLarge     no node of any would: no message carries it
 │   └── ReadOnlyError   the log was opened to read
 ├── NotFoundError       nothing is there: check the path or the name
 │   ├── KeyNotFound     the key that it was encrypted with is not among those given
@@ -77,6 +78,16 @@ class PayloadTooLarge(RecordTooLarge):
         return (
             f"a payload of {self.payload_bytes:,} bytes, and this cluster takes at most {self.payload_bytes_max:,}; "
             "split it, or raise payload_bytes_max in [limits] of every node.toml"
+        )
+
+
+class MessageTooLarge(PayloadTooLarge):
+    """A payload that no message to a node could carry."""
+
+    def __str__(self) -> str:
+        return (
+            f"a payload of {self.payload_bytes:,} bytes, and a message to a node carries at most "
+            f"{self.payload_bytes_max:,}, whatever payload_bytes_max says; split it"
         )
 
 

@@ -126,6 +126,7 @@ ERRORS = [
     (latewood.BadName("x"), 2),
     (latewood.RecordTooLarge(5, 4), 2),
     (errors.PayloadTooLarge(5, 4), 2),
+    (errors.MessageTooLarge(5, 4), 2),
     (latewood.ReadOnlyError("x"), 1),
     (latewood.NotFoundError("x"), 3),
     (latewood.UnavailableError("x"), 1),

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
-from latewood.errors import DataLost, NotFoundError, PayloadTooLarge, UsageError
+from latewood.errors import DataLost, MessageTooLarge, NotFoundError, UsageError
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX, U64_MAX, KiB, MiB, check_name
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
@@ -82,7 +82,7 @@ class AsyncPartition:
         raw = payload if type(payload) is bytes else _payload(payload)
         batcher, room, size = self._batcher or self._begin(), self._room, len(raw)
         if size > _PAYLOAD_BYTES_MAX:
-            raise PayloadTooLarge(size, _PAYLOAD_BYTES_MAX)
+            raise MessageTooLarge(size, _PAYLOAD_BYTES_MAX)
         if size > room.free or room.is_crowded:
             await room.take(size)
         else:  # One call less for every record.
@@ -279,7 +279,7 @@ class AsyncPartition:
         """Return payloads as requests' worth of them, each with its bytes."""
         options, cuts, begin, size = self._client.options, list[tuple[list[bytes], int]](), 0, 0
         if (largest := max(map(len, payloads), default=0)) > _PAYLOAD_BYTES_MAX:
-            raise PayloadTooLarge(largest, _PAYLOAD_BYTES_MAX)
+            raise MessageTooLarge(largest, _PAYLOAD_BYTES_MAX)
         for at, payload in enumerate(payloads):
             full = at - begin >= _CALL_RECORDS_MAX or size + len(payload) > options.batch_bytes_max
             if at > begin and full:
