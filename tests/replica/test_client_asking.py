@@ -293,6 +293,12 @@ def test_a_payload_that_fits_no_message_is_too_large() -> None:
     played(act)
 
 
+def test_a_cluster_id_is_a_text() -> None:
+    wrong: Any = 5
+    with pytest.raises(UsageError, match="cluster_id is a text, as in 'trial', not 5"):
+        latewood.connect(["127.0.0.1:7301"], cluster_id=wrong)
+
+
 def test_the_cluster_can_be_asked_and_changed() -> None:
     async def act(client: AsyncClient, cluster: FakeCluster) -> None:
         assert (await client.status()).leader == 1

@@ -25,16 +25,23 @@ def connect(addresses: Sequence[str], *, tls: TLS = None, cluster_id: str = "", 
     of `ClientOptions`: `latewood.connect(["10.0.0.1:7300"], timeout_ms=5_000)`.
 
     Raises:
-        UsageError: no addresses, an unknown option, or a value out of bounds.
+        UsageError: no addresses, an unknown option, or a value out of bounds or of another type.
     """
-    return Client(addresses, cluster_id=cluster_id, tls=_context(tls), options=_options(options))
+    return Client(addresses, cluster_id=_cluster(cluster_id), tls=_context(tls), options=_options(options))
 
 
 async def connect_async(
     addresses: Sequence[str], *, tls: TLS = None, cluster_id: str = "", **options: Any
 ) -> AsyncClient:
     """Return the same for asyncio; use it in the event loop that called."""
-    return AsyncClient(addresses, cluster_id=cluster_id, tls=_context(tls), options=_options(options))
+    return AsyncClient(addresses, cluster_id=_cluster(cluster_id), tls=_context(tls), options=_options(options))
+
+
+def _cluster(given: object) -> str:
+    if not isinstance(given, str):
+        message = f"cluster_id is a text, as in 'trial', not {given!r}"
+        raise UsageError(message)
+    return given
 
 
 def _options(fields: Mapping[str, Any]) -> ClientOptions:
