@@ -443,6 +443,54 @@ def test_arguments_of_another_type_are_told_before_anything_is_sent() -> None:
         assert not cluster.records
 
     played(act)
+
+
+WRONG_ARGUMENTS: Final[list[tuple[str, tuple[Any, ...], dict[str, Any], str]]] = [
+    ("barrier", (), {"timeout": "x"}, "timeout must be seconds, as in 1.5, not 'x'"),
+    ("barrier", (), {"timeout": None}, "timeout must be seconds"),
+    ("barrier", (), {"timeout": float("inf")}, "timeout must be seconds"),
+    ("barrier", (-1,), {}, "a global index must be from 0 to"),
+    ("barrier", (1 << 70,), {}, "a global index must be from 0 to"),
+    ("barrier", (1, ["a"]), {}, "a partition must be a whole number, not 'a'"),
+    ("partitions", (7,), {}, "as in .7, 8., not 7"),
+    ("partitions", (["a"],), {}, "a partition must be a whole number, not 'a'"),
+    ("partitions", ("7",), {}, "as in .7, 8., not '7'"),
+    ("transfer_leader", ("2",), {}, "the id of a node must be a whole number, not '2'"),
+    ("remove_node", ("1",), {}, "the id of a node must be a whole number, not '1'"),
+    ("remove_node", (0,), {}, "the id of a node is 1 or more"),
+    ("add_node", ("4", "127.0.0.1:1"), {}, "the id of a node must be a whole number, not '4'"),
+    ("add_node", (4, 5), {}, "an address is host:port"),
+    ("tear_down", (True,), {}, "a partition must be a whole number, not True"),
+    ("resume", ("x",), {}, "a partition must be a whole number, not 'x'"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "options", "text"), WRONG_ARGUMENTS)
+def test_what_is_wrong_with_an_argument_is_said_in_words(
+    name: str, arguments: tuple[Any, ...], options: dict[str, Any], text: str
+) -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        with pytest.raises(UsageError, match=text):
+            await getattr(client, name)(*arguments, **options)
+        assert not cluster.seen
+
+    played(act)
+
+
+def test_a_partition_and_a_sequence_are_whole_numbers_in_bounds() -> None:
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        for wrong in (True, "7", -1, 1 << 63):
+            with pytest.raises(UsageError, match="a partition must be"):
+                client.partition(cast("Any", wrong))
+        for call in (client.partition(7).read(1 << 70), anext(client.partition(7).scan(1 << 70))):
+            with pytest.raises(UsageError, match="a sequence must be from 0 to"):
+                await call
+        assert not cluster.seen
+
+    played(act)
+
+
+def test_tls_is_looked_at() -> None:
     with pytest.raises(UsageError, match="tls"):
         latewood.connect(["127.0.0.1:1"], tls=cast("Any", 5))
 

@@ -28,9 +28,17 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
+from latewood.limits import U32_MAX
+from latewood.replica.client.argument import (
+    global_index,
+    node_number,
+    partition_number,
+    partition_numbers,
+    wait_seconds,
+)
 from latewood.replica.client.batcher import Batcher
 from latewood.replica.client.link import Link, NotTrusted
-from latewood.replica.client.options import ClientOptions
+from latewood.replica.client.options import Address, ClientOptions
 from latewood.replica.client.partition import AsyncPartition
 from latewood.replica.client.parts import KnownPart, Part, SentPart, UnsentPart
 from latewood.replica.client.room import Room
@@ -128,9 +136,10 @@ class AsyncClient:
         A node that does not lead may be behind.
 
         Raises:
+            UsageError: these are no partitions' numbers.
             ClusterUnavailable: no node leads, or that at `address` cannot be reached.
         """
-        request = GetPartitions(0, tuple(partitions), of_leader=address is None)
+        request = GetPartitions(0, partition_numbers(partitions), of_leader=address is None)
         if address is not None:
             return (await self._ask_one(request, address, Partitions)).partitions
         return (await self.ask(request, READING, Partitions)).partitions
@@ -148,11 +157,12 @@ class AsyncClient:
         0 means everything that is committed when it is asked.  It is the leader that waits, or the node at `address`.
 
         Raises:
+            UsageError: an argument is of another type, or out of bounds.
             WaitExpired: the time ran out.
             ClusterUnavailable: so it did, or `timeout_ms`, before there was a connection.
         """
-        deadline = self._loop.time() + timeout
-        request = Barrier(0, target, list(partitions), 1, self.client_id.hex())
+        deadline = self._loop.time() + wait_seconds(timeout)
+        request = Barrier(0, global_index(target), list(partition_numbers(partitions)), 1, self.client_id.hex())
         try:
             async with asyncio.timeout_at(deadline + _GRACE_S):
                 if address is None or not target:  # Only the leader knows what is committed now.
@@ -173,8 +183,8 @@ class AsyncClient:
             ClusterUnavailable: nobody answers there; nothing was changed.
             UnavailableError: another change is under way, or the node did not catch up; try again.
         """
-        request = ChangeMembers(0, "add_learner" if learner else "add", node_id, address)
-        _checked(request)
+        Address.parse(address)
+        request = ChangeMembers(0, "add_learner" if learner else "add", node_number(node_id), address)
         await self._check_is_at(node_id, address)
         return await self._change(request)
 
@@ -185,14 +195,13 @@ class AsyncClient:
             NotFoundError: it is none; nothing was changed.  After an `OutcomeUnknown` that says that it was done.
             UsageError: it is the last one that votes.
         """
-        request = ChangeMembers(0, "remove", node_id)
-        _checked(request)
+        request = ChangeMembers(0, "remove", node_number(node_id))
         await self._check_is_member(node_id)
         return await self._change(request)
 
     async def transfer_leader(self, node_id: int) -> None:
         """Have another node lead."""
-        request = TransferLeader(0, node_id)
+        request = TransferLeader(0, node_number(node_id))
         await self.ask(request, CHANGING, Done, extra_s=request.timeout_ms / 1000)
 
     async def tear_down(self, partition: int) -> None:
@@ -201,14 +210,15 @@ class AsyncClient:
         Raises:
             OutcomeUnknown: the answer was lost.  It is not asked again: somebody may have written the partition anew.
         """
-        await self.ask(TearDown(0, partition), ONCE, Done)
+        await self.ask(TearDown(0, partition_number(partition)), ONCE, Done)
 
     async def resume(self, partition: int, address: str | None = None) -> None:
         """Let a paused partition try again: on the leader, or on the node at `address`."""
+        request = Resume(0, partition_number(partition))
         if address is not None:
-            await self._ask_one(Resume(0, partition), address, Done)
+            await self._ask_one(request, address, Done)
         else:
-            await self.ask(Resume(0, partition), CHANGING, Done)
+            await self.ask(request, CHANGING, Done)
 
     async def resolve(self, unknown: OutcomeUnknown) -> list[int]:
         """Find out how an append ended whose answer did not come, and do what was not done: exactly once.
@@ -452,7 +462,7 @@ def _checked(request: Request) -> Request:
 
 
 def _waiting_for(request: Barrier, wait_s: float) -> Barrier:
-    return msgspec.structs.replace(request, timeout_ms=max(1, int(wait_s * 1000)))
+    return msgspec.structs.replace(request, timeout_ms=min(max(1, int(wait_s * 1000)), U32_MAX))
 
 
 def _of_kind(reply: Reply, kind: type[R], address: str) -> R:

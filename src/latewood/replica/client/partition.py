@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from latewood.errors import DataLost, MessageTooLarge, NotFoundError, UsageError
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX, U64_MAX, KiB, MiB, check_name
-from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
+from latewood.log.argument import nanoseconds, whole_or_none
+from latewood.replica.client.argument import partition_number, record_sequence
 from latewood.replica.client.batcher import Batcher
 from latewood.replica.client.parts import gathered
 from latewood.replica.client.verdict import CHANGING, READING
 from latewood.replica.replies import Cursor, Done, Found, PartitionInfo, Partitions, Readers, Records
-from latewood.replica.requests import PARTITION_MAX, FindTime, GetCursor, GetPartitions, GetReaders, Read, SetCursor
+from latewood.replica.requests import FindTime, GetCursor, GetPartitions, GetReaders, Read, SetCursor
 from latewood.replica.wire import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class AsyncPartition:
         Raises:
             UsageError: it is no whole number from 0 on.
         """
-        self.partition_id: Final = storable(partition, PARTITION_MAX, "a partition")
+        self.partition_id: Final = partition_number(partition)
         self._client = client
         self._room = client.room
         self._batcher: Batcher | None = None
@@ -118,10 +119,11 @@ class AsyncPartition:
         """Return one record; what was acknowledged before is always found, unless `stale` allows an old answer.
 
         Raises:
+            UsageError: that can be no sequence.
             NotFoundError: it is not written yet.
             DataLost: it was retired.
         """
-        page = await self.page(sequence_of(sequence), 1, stale=stale)
+        page = await self.page(record_sequence(sequence), 1, stale=stale)
         if page.records:
             return page.records[0]
         message = f"record {sequence} of partition {self.partition_id} is not written yet; next is {page.next_sequence}"
@@ -137,7 +139,7 @@ class AsyncPartition:
         """
         stop = whole_or_none(stop, "stop")
         if start is not None:
-            at = sequence_of(start)
+            at = record_sequence(start)
         else:
             at = await self._first_sequence(stale=True) if stale else (await self.ends()).first_sequence
         while stop is None or at < stop:
