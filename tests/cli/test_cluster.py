@@ -339,6 +339,14 @@ def test_nobody_there_is_said_in_time() -> None:
     assert "nothing was done" in complaint("cluster", "remove", "127.0.0.1:1", "4", "--timeout", "0.1", code=1)
 
 
+def test_files_for_tls_go_with_addresses_and_all_together(tmp_path: Path) -> None:
+    ok("cluster", "init", tmp_path / "c")
+    files = ["--ca", "x", "--cert", "y", "--key", "z"]
+    assert "go with addresses" in complaint("cluster", "status", tmp_path / "c", *files, code=2)
+    for where in (tmp_path / "c", "127.0.0.1:1"):
+        assert "give --cert and --key too" in complaint("cluster", "status", where, "--ca", "x", code=2)
+
+
 def test_a_directory_without_a_cluster_is_not_found(tmp_path: Path) -> None:
     assert "latewood cluster init" in complaint("cluster", "status", tmp_path, code=3)
     (tmp_path / "cluster.toml").write_text("nodes = 3\n")

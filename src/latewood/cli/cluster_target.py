@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 
 from latewood.cli.arguments import PATH
+from latewood.errors import UsageError
 
 if TYPE_CHECKING:
     from latewood.replica.client.synchronous import Client
@@ -34,10 +35,14 @@ class Target(NamedTuple):
         from latewood.replica.tls import client_context  # noqa: PLC0415 - as above
         from latewood.replica.trial import load_cluster  # noqa: PLC0415 - as above
 
+        files = self._tls_files()
         if self._is_addresses:
-            files = {"ca": self.ca, "cert": self.cert, "key": self.key}
-            given = {field: path for field, path in files.items() if path is not None}
-            return connect(self.addresses(), tls=given or None, timeout_ms=self.timeout_ms)
+            return connect(self.addresses(), tls=files, timeout_ms=self.timeout_ms)
+        if files is not None:
+            message = (
+                f"--ca, --cert and --key go with addresses; what clients of {self.name} need is in its cluster.toml"
+            )
+            raise UsageError(message)
         cluster = load_cluster(Path(self.name))
         tls = client_context(cluster.tls) if cluster.tls else None
         return connect(self.addresses(), tls=tls, cluster_id=cluster.cluster_id, timeout_ms=self.timeout_ms)
@@ -53,6 +58,20 @@ class Target(NamedTuple):
         if self._is_addresses:
             return [one.strip() for one in self.name.split(",") if one.strip()]
         return list(load_cluster(Path(self.name)).nodes.values())
+
+    def _tls_files(self) -> dict[str, Path] | None:
+        """Return the files that options name; None if they name none.
+
+        Raises:
+            UsageError: they name some, and not all.
+        """
+        files = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        given = {field: path for field, path in files.items() if path is not None}
+        missing = [f"--{field}" for field in files if field not in given]
+        if given and missing:
+            message = f"TLS needs --ca, --cert and --key, all three; give {' and '.join(missing)} too"
+            raise UsageError(message)
+        return given or None
 
     @property
     def _is_addresses(self) -> bool:
