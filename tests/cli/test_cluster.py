@@ -160,6 +160,20 @@ def test_certs_are_made_and_added_to(tmp_path: Path) -> None:
     assert "4=10.0.0.4:7301" in complaint("cluster", "certs", tmp_path, "--nodes", "x=10.0.0.7:1", code=2)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "said"),
+    [
+        ("", "at least one node"),
+        (" , ", "at least one node"),
+        ("5=10.0.0.4:7301,5=10.0.0.6:7301", "node 5 twice"),
+        ("10.0.0.4:7301,1=10.0.0.6:7301", "node 1 twice"),
+    ],
+)
+def test_certs_are_for_nodes_that_are_named_once(tmp_path: Path, nodes: str, said: str) -> None:
+    assert said in complaint("cluster", "certs", tmp_path / "certs", "--nodes", nodes, code=2)
+    assert not (tmp_path / "certs").exists()
+
+
 def test_certs_that_are_kept_are_told_with_what_replaces_them(tmp_path: Path) -> None:
     assert run("cluster", "certs", tmp_path, "--nodes", "10.0.0.1:1,b.example:2").stderr == ""
     before = (tmp_path / "node-1.pem").read_bytes()

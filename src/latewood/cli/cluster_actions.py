@@ -123,12 +123,22 @@ def _show_members(members: Members, output: Output) -> int:
 
 
 def _numbered(text: str) -> dict[int, str]:
-    """Return the addresses in `a:1,b:2` or `4=d:1` by the ids of their nodes."""
+    """Return the addresses in `a:1,b:2` or `4=d:1` by the ids of their nodes.
+
+    Raises:
+        UsageError: there are none, an id is there twice, or is none.
+    """
     nodes: dict[int, str] = {}
     for place, one in enumerate((part.strip() for part in text.split(",") if part.strip()), 1):
         number, equals, address = one.partition("=")
         if equals and not (number.isascii() and number.isdigit() and int(number)):
             message = f"a node is host:port, or its id and that, as in 4=10.0.0.4:7301; not {one!r}"
             raise UsageError(message)
-        nodes[int(number) if equals else place] = address if equals else one
+        node_id = int(number) if equals else place
+        if node_id in nodes:
+            message = f"--nodes has node {node_id} twice: at {nodes[node_id]}, and as {one!r}"
+            raise UsageError(message)
+        nodes[node_id] = address if equals else one
+    if not nodes:
+        raise UsageError("--nodes names at least one node, as in 10.0.0.1:7301 or 4=10.0.0.4:7301")
     return nodes
