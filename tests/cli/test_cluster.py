@@ -144,9 +144,18 @@ def test_what_is_not_said_is_as_the_trial_has_it(tmp_path: Path) -> None:
     assert (tmp_path / "c" / "certs" / "node-3.pem").exists()
 
 
-@pytest.mark.parametrize("wrong", [["--nodes", "101"], ["--port", "65000"], ["--name", "A B"]])
-def test_init_refuses_what_cannot_be(tmp_path: Path, wrong: list[str]) -> None:
-    complaint("cluster", "init", tmp_path / "c", *wrong, code=2)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--nodes", "101"], "1 to 100 nodes, not 101"),
+        (["--port", "64000"], "--port is from 1 to 63435, not 64000"),
+        (["--port", "0"], "--port is from 1 to 63435, not 0"),
+        (["--name", "A B"], "'A B'"),
+        (["--host", "10.0.0.1"], "10.0.0.1 is none: --tls makes certificates"),
+    ],
+)
+def test_init_refuses_what_cannot_be(tmp_path: Path, wrong: list[str], said: str) -> None:
+    assert said in complaint("cluster", "init", tmp_path / "c", *wrong, code=2)
     assert not (tmp_path / "c").exists()
 
 

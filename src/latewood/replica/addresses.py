@@ -39,15 +39,15 @@ def may_be_same(one: str, other: str) -> bool:
     return ip is None or other_ip is None or ip == other_ip or ip.is_unspecified or other_ip.is_unspecified
 
 
-def check_loopback(host: str) -> None:
-    """Refuse plain text where others could listen.
+def check_loopback(host: str, mend: str = "give [tls] in the configuration") -> None:
+    """Refuse plain text where others could listen; `mend` says what to do instead.
 
     Raises:
         UsageError: the host is not this machine alone.
     """
     ip = _ip(host)
     if host != "localhost" and (ip is None or not ip.is_loopback):
-        message = f"plain text is for loopback addresses alone, and {host} is none: give [tls] in the configuration"
+        message = f"plain text is for loopback addresses alone, and {host} is none: {mend}"
         raise UsageError(message)
 
 

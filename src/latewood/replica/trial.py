@@ -24,6 +24,8 @@ CLUSTER_FILE: Final = "cluster.toml"
 NODE_FILE: Final = "node.toml"
 _METRICS_ABOVE: Final = 2_000
 _NODES_MAX: Final = 100
+_PORT_MAX: Final = PORT_MAX - _METRICS_ABOVE - _NODES_MAX
+"""Of the port below those of the nodes: those of their metrics must be ports too."""
 
 
 class Cluster(NamedTuple):
@@ -53,8 +55,11 @@ def plan_nodes(count: int, host: str, port: int) -> dict[int, str]:
     Raises:
         UsageError: there are none, too many, or ports run out.
     """
-    if not 1 <= count <= _NODES_MAX or not 0 < port <= PORT_MAX - _METRICS_ABOVE - _NODES_MAX:
-        message = f"a trial has 1 to {_NODES_MAX} nodes, and ports above 0 for them and their metrics"
+    if not 1 <= count <= _NODES_MAX:
+        message = f"a trial has 1 to {_NODES_MAX} nodes, not {count}"
+        raise UsageError(message)
+    if not 0 < port <= _PORT_MAX:
+        message = f"--port is from 1 to {_PORT_MAX}, not {port}: above it are those of the nodes and of their metrics"
         raise UsageError(message)
     shown = f"[{host}]" if ":" in host else host
     return {number: f"{shown}:{port + number}" for number in range(1, count + 1)}
@@ -100,7 +105,7 @@ def write_trial(fs: FileSystem, directory: Path, cluster_id: str, nodes: Mapping
         raise UsageError(message)
     every = dict(nodes) | (known.nodes if known else {})
     for address in () if tls else every.values():  # Before a file is written: a node would refuse it.
-        check_loopback(Address.parse(address).host)
+        check_loopback(Address.parse(address).host, "--tls makes certificates too")
     written = []
     for node_id, address in every.items():
         path = directory / f"node-{node_id}" / NODE_FILE
