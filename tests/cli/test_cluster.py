@@ -79,6 +79,17 @@ def test_a_later_node_joins_and_the_others_stay(tmp_path: Path) -> None:
     assert rows("cluster", "init", tmp_path / "c", "--tls", "--nodes", "4") == []
 
 
+def test_init_says_how_later_nodes_become_members(tmp_path: Path) -> None:
+    where = tmp_path / "c"
+    (first,) = run("cluster", "init", where).stderr.splitlines()
+    assert f"{where}/node-1/node.toml`, and so on" in first
+    later = run("cluster", "init", where, "--nodes", "5").stderr.splitlines()
+    assert len(later) == 2
+    for number, line in zip((4, 5), later, strict=True):
+        assert f"serve --config {where}/node-{number}/node.toml`" in line
+        assert f"`latewood cluster add {where} {number} 127.0.0.1:730{number}`" in line
+
+
 def test_a_node_whose_file_is_lost_joins_too(tmp_path: Path) -> None:
     ok("cluster", "init", tmp_path / "c")
     (tmp_path / "c" / "node-2" / "node.toml").unlink()

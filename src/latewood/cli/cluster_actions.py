@@ -1,5 +1,6 @@
 """What `latewood cluster` does: thin, around the client."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def init_cluster(directory: Path, wish: Wish, output: Output) -> int:
     output.rows(("path",), [(str(path),) for path in written])
     if not written:
         say(f"{directory} stays as it is: all of cluster {name!r}, {len(nodes)} nodes, is there already")
-    say(f"start each node with `latewood serve --config {directory}/node-1/node.toml`, and so on")
+    for line in _next_steps(directory, known.nodes if known else nodes, nodes):
+        say(line)
     return ExitCode.OK
 
 
@@ -105,6 +107,18 @@ def _kept(directory: Path, node_id: int, host: str) -> str:
         f"node {node_id} keeps its certificate {names.certificate}{'' if host in there else of_another}; "
         f"to have it made anew, remove it and {names.key}, and say this again"
     )
+
+
+def _next_steps(directory: Path, before: Mapping[int, str], nodes: Mapping[int, str]) -> list[str]:
+    """Return what to do after `init`, given the nodes that there were before: those that came since must be added."""
+    added = sorted(set(nodes) - set(before))
+    if not added:
+        return [f"start each node with `latewood serve --config {directory}/node-1/{NODE_FILE}`, and so on"]
+    return [
+        f"start node {node_id} with `latewood serve --config {directory}/node-{node_id}/{NODE_FILE}`; "
+        f"then `latewood cluster add {directory} {node_id} {nodes[node_id]}` makes it a member"
+        for node_id in added
+    ]
 
 
 def _make_directory(config: NodeConfig) -> None:
