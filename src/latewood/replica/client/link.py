@@ -4,6 +4,8 @@ Owned by the thread of its event loop.
 """
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast
@@ -30,6 +32,7 @@ _GREETED_PLAIN: Final = (
 )
 _IN_TLS: Final = "; does the node speak TLS, as we do? Without [tls] in its node.toml it does not"
 _PLAIN: Final = "the node speaks plain text, and we TLS: connect without tls, or give every node.toml its [tls]"
+_REFUSED: Final = "the connection was refused: nobody listens there; does the node run, and is this its host and port?"
 _GONE: Final = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """How a connection ends whose other end leaves in the middle of a handshake."""
 
@@ -187,7 +190,7 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
         if is_distrust(error):
             raise NotTrusted(f"{address}: {_PLAIN if _is_plain(error) else error}") from error
         hint = _IN_TLS if tls is not None and isinstance(error, _GONE) else ""
-        raise ClusterUnavailable(f"{address}: {error.strerror or str(error) or type(error).__name__}{hint}") from error
+        raise ClusterUnavailable(f"{address}: {_reason(error)}{hint}") from error
     except BaseException:
         link.close("broken off")
         raise
@@ -198,6 +201,15 @@ async def open_link(address: str, cluster_id: str, tls: ssl.SSLContext | None, t
 def is_distrust(error: BaseException | None) -> bool:
     """Say whether TLS failed for good, and not because the other end went away."""
     return isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+
+
+def _reason(error: OSError) -> str:
+    """Return why there is no connection; asyncio's own words are of its calls, and hide the operating system's."""
+    if error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):  # Of a name, one for each.
+        return _REFUSED
+    if error.errno and (error.strerror or "").startswith("Connect call failed"):
+        return os.strerror(error.errno)
+    return error.strerror or str(error) or type(error).__name__
 
 
 def _is_plain(error: OSError) -> bool:
