@@ -284,6 +284,18 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path, field: str) -> None
             client_context(of_client(tmp_path)._replace(**{field: path}))
 
 
+@pytest.mark.parametrize(
+    ("field", "kind"),
+    [("authority", "the authority's certificate"), ("certificate", "the certificate"), ("key", "the key")],
+)
+def test_of_several_files_the_one_that_is_missing_is_named(tmp_path: Path, field: str, kind: str) -> None:
+    made(tmp_path)
+    path = tmp_path / "gone"
+    with pytest.raises(UsageError) as caught:
+        client_context(of_client(tmp_path)._replace(**{field: path}))
+    assert str(caught.value) == f"what TLS needs is not there: {kind} {path}"
+
+
 def test_a_tls_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="cert, key and ca"):
         latewood.connect(["127.0.0.1:1"], tls={"cert": "x"})

@@ -93,10 +93,20 @@ def _context(protocol: int, credentials: Credentials) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
+    what = f"the certificate {credentials.certificate} with its key {credentials.key}"
     try:
         context.load_cert_chain(credentials.certificate, credentials.key)
+        what = f"the authority's certificate {credentials.authority}"
         context.load_verify_locations(credentials.authority)
+    except FileNotFoundError as error:
+        raise UsageError(f"what TLS needs is not there: {_missing(credentials)}") from error
     except OSError as error:  # ssl.SSLError is one
-        message = f"cannot use {credentials.certificate}, {credentials.key} and {credentials.authority}: {error}"
-        raise UsageError(message) from error
+        raise UsageError(f"cannot use {what}: {error}") from error
     return context
+
+
+def _missing(credentials: Credentials) -> str:
+    """Return which files are not there; `ssl` does not say."""
+    kinds = ("the authority's certificate", "the certificate", "the key")
+    missing = [f"{kind} {path}" for kind, path in zip(kinds, credentials, strict=True) if not path.exists()]
+    return " and ".join(missing)
