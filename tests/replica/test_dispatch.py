@@ -141,7 +141,9 @@ def test_a_refusal_is_retryable_and_names_partition_and_limit() -> None:
         (None, Limits(bytes_max=30, age_max_ms=None), "queued bytes"),
     ],
 )
-def test_each_limit_holds_for_a_partition_that_is_known(limits: Limits, whole: Limits, limit: str) -> None:
+def test_each_limit_holds_for_a_partition_that_is_known(
+    limits: Limits | None, whole: Limits | None, limit: str
+) -> None:
     """Such a partition is admitted by the native table, as long as nothing speaks against it."""
     dispatcher = Dispatcher(limits, whole)
     for start in (0, 10_000_000):

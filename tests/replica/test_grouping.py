@@ -136,7 +136,7 @@ def test_whoever_sends_a_group_that_is_not_whole_is_hung_up_on(columns: tuple[An
     async def act() -> None:
         service = Service(cast("Any", FakeHost()), SystemClock())
         connection = asked(service, AppendGroup(9, b"c" * 16, *columns))
-        assert "do not have what they need" in connection.aborted
+        assert "lack what they need" in connection.aborted
         assert not connection.sent
         service.close()
 
