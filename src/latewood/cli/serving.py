@@ -55,14 +55,12 @@ def _advise(error: CorruptError, config: NodeConfig, path: Path) -> None:
     """Have an error of a node say what helps, unless it knows better."""
     if "mend" in vars(error):
         return
-    if isinstance(
-        error, Diverged
-    ):  # That is no damage to the files: each of them is sound, and a repair finds nothing.
+    if isinstance(error, Diverged):  # Each of its files is sound, so that a repair finds nothing.
         error.mend = replacement(config)
     elif error.path.is_relative_to(NodeLayout(config.data).parent):
-        error.add_note(f"leave its files alone: `latewood cluster repair --config {path}` says how it is replaced")
-    else:
-        error.add_note(f"the others go on: `latewood cluster repair --config {path}` mends this node from them")
+        error.mend = f"leave its files alone: `latewood cluster repair --config {path}` says how it is replaced"
+    else:  # Whatever else helps with a log, such as a rebuild: not with one of a node.
+        error.mend = f"the others go on: `latewood cluster repair --config {path}` mends this node from them"
 
 
 async def _serve(config: NodeConfig, factory: MachineFactory) -> int:
