@@ -404,6 +404,19 @@ def test_a_barrier_waits_no_longer_for_a_connection_than_it_has_time() -> None:
     played(act, timeout_ms=60_000, connect_ms=60_000)
 
 
+def test_a_node_that_says_that_a_wait_expired_is_asked_again() -> None:
+    """Else the next call may come to one that hangs."""
+
+    async def act(client: AsyncClient, cluster: FakeCluster) -> None:
+        cluster.is_behind = True
+        for _ in range(2):
+            with pytest.raises(WaitExpired, match="not applied in time"):
+                await client.barrier(5, timeout=0.01)
+        assert cluster.connections == 1
+
+    played(act)
+
+
 def test_a_barrier_that_was_not_answered_leaves_a_leader_that_may_hang() -> None:
     async def act(client: AsyncClient, cluster: FakeCluster) -> None:
         cluster.is_hung = True

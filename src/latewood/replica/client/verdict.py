@@ -26,6 +26,8 @@ from latewood.replica.wire import Reply
 NOTHING_DONE: Final = "; nothing was done, try again"
 _SURE: Final[frozenset[Code]] = frozenset({"too_large", "usage", "not_found", "data_lost"})
 """Refusals that every attempt at the same request gets: so no earlier one was carried out."""
+_STAYING: Final[frozenset[Code]] = frozenset({"overloaded", "expired"})
+"""Refusals of a node that is well, and would be the right one to ask again."""
 _ERRORS: Final[dict[Code, type[LatewoodError]]] = {
     "expired": WaitExpired,
     "too_large": UsageError,
@@ -144,7 +146,7 @@ def _after_refusal(refused: Refused, nature: Nature, *, in_doubt: bool) -> Verdi
     if in_doubt and not nature.repeatable:
         return Raise(OutcomeUnknown(refused.reason))
     if refused.retryable:
-        return Retry(in_doubt, error, leave=refused.code != "overloaded")
+        return Retry(in_doubt, error, leave=refused.code not in _STAYING)
     if in_doubt and refused.code not in _SURE:
         return Raise(error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(refused.reason))
     return Raise(error)
