@@ -4,6 +4,7 @@ Ordinary runs are deterministic, so that a red build is red again when it is rep
 examples every time, and many more of them.
 """
 
+import logging
 import signal
 from typing import Final
 
@@ -38,6 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not STARTERS.isdisjoint(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup() -> None:
+    """Have every warning heard: a state machine that was broken off leaves logging turned down for whoever comes next."""
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

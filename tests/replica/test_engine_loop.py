@@ -9,7 +9,6 @@ import pytest
 from latewood.replica.driver import EngineLoop
 from latewood.replica.engine import ConfState, Entry, EntryKind, HardState, Message, ReadState, Role, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
-from latewood.replica.pace import TRIALS
 from latewood.replica.raft_rs import RaftRsEngine
 from latewood.testing import FakeClock, MemFS
 
@@ -32,9 +31,6 @@ class Site:
         self.handed_on: list[bytes] = []
         self.answers: dict[int, asyncio.Future[int]] = {}
         self.refused: list[int] = []
-        self.held: list[tuple[int, bytes]] | None = None
-        """Messages that came and are kept, if they are to be."""
-        self.order: list[str] = []
         self.failure: BaseException | None = None
         self.store = SegmentedLogStore.open("/parent", fs=self.fs, clock=FakeClock(), background=False)
         first = Snapshot(1, 1, ConfState(VOTERS), b"")
@@ -46,18 +42,7 @@ class Site:
 
     def send(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            self._sites[message.to].receive(self.node, message.data)
-
-    def receive(self, sender: int, message: bytes) -> None:
-        if self.held is None:
-            self.loop.step(sender, [message])
-        else:
-            self.held.append((sender, message))
-
-    def release(self) -> None:
-        held, self.held = self.held or [], None
-        for sender, message in held:
-            self.loop.step(sender, [message])
+            self._sites[message.to].loop.step(self.node, [message.data])
 
     def hand_on(self, entries: Sequence[Entry]) -> None:
         self.handed_on += [entry.data for entry in entries if entry.data and entry.kind == EntryKind.NORMAL]
@@ -66,7 +51,6 @@ class Site:
         raise AssertionError(reads)
 
     def on_settled(self, done: list[tuple[int, int]], lost: list[int]) -> None:
-        self.order.append("answered")
         for token, index in done:
             self.answers[token].set_result(index)
         for token in lost:
@@ -168,37 +152,5 @@ def test_closing_leaves_the_outcome_open() -> None:
         assert await answer == 0
         for node in (2, 3):
             sites[node].close()
-
-    asyncio.run(story())
-
-
-def test_a_leader_answers_before_it_waits_for_its_own_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a turn brings is committed by what others say, and there is something new to write: answers come first."""
-
-    async def story() -> None:
-        sites = found()
-        leader = sites[1]
-        await leader.lead()
-        for token in range(2 * TRIALS):  # Then the disk is known to be quick, and the event loop writes by itself.
-            await leader.propose(token)
-        leader.held = []
-        first = leader.propose(100)
-        followers = [sites[2], sites[3]]
-        await until(lambda: all(site.store.durable_index == leader.store.last_index for site in followers))
-        await until(lambda: {sender for sender, _ in leader.held or ()} == {2, 3})
-        append = leader.store.append
-
-        def noted(entries: Sequence[Entry], hard_state: HardState | None = None) -> None:
-            leader.order.append("written")
-            append(entries, hard_state)
-
-        monkeypatch.setattr(leader.store, "append", noted)
-        leader.order.clear()
-        leader.release()
-        second = leader.propose(101)
-        await asyncio.gather(first, second)
-        assert leader.order == ["answered", "written", "answered"]
-        for site in sites.values():
-            site.close()
 
     asyncio.run(story())
