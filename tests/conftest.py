@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Have every warning heard: a state machine that was broken off leaves logging turned down for whoever comes next."""
+    """Have every warning heard, whatever an earlier test has turned down and did not turn up again."""
     logging.disable(logging.NOTSET)
 
 
