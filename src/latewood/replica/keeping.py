@@ -4,7 +4,7 @@ The parent log forgets up to the snapshot *before* the newest one: a node that l
 Once that is durable, the partitions of machines forget what the same snapshot holds: recovery begins with it, or with a
 later one.  What a stop kept from being forgotten goes after the next start.
 
-A machine that hangs holds a snapshot up, and is told of; the snapshot is tried again.
+A machine that hangs holds a snapshot up, and `hanging` tells of it; the snapshot is tried again.
 
 Owned by the event loop's thread.
 """
@@ -65,7 +65,6 @@ class Keeper:
         """The snapshot that partitions have been shortened to."""
         self.failed_count = 0
         """Snapshots that could not be taken when they were due."""
-        self._told_of: list[int] = []
         self._is_busy = False
         self._is_wanted = False
         self._pause = self._ticks = 0
@@ -166,12 +165,8 @@ class Keeper:
             _abandon(begun)
 
     def _fail(self) -> None:
-        """Try again later, and tell of machines that hang: once, until others do."""
+        """Try again later."""
         self._pause, self.failed_count = _RETRY_TICKS, self.failed_count + 1
-        hung = self._core.parts.applier.hung()
-        if hung and hung != self._told_of:
-            _logger.error("machines hang, and hold snapshots up: those of partitions %s", hung)
-        self._told_of = hung
 
     async def _compact(self, name: bytes) -> None:
         """Have partitions of machines forget what is in the snapshot that the parent log begins behind."""
