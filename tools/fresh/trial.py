@@ -31,7 +31,9 @@ SECONDS_MAX: Final = {
 
 _ASK_SECONDS_MAX: Final = 60.0
 _BUNDLE: Final = "var/tmp/latewood.bundle"
+_SETUP_LOG: Final = ".venv/setup.log"
 _INSTALL: Final = "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends"
+_CLONE: Final = "git -c advice.detachedHead=false -c init.defaultBranch=main clone --quiet"
 _ADD_USER: Final = "useradd --create-home --shell /bin/bash"
 
 
@@ -96,15 +98,22 @@ class Trial:
             self._phase("user", f"{_ADD_USER} {row.user}", user=ROOT)
         if not self._outcome.failures:
             shutil.copyfile(bundle, self._root / _BUNDLE)
-            self._phase("source", f"git clone --quiet /{_BUNDLE} ~/latewood")
+            self._phase("source", f"{_CLONE} /{_BUNDLE} ~/latewood")
         return not self._outcome.failures
 
     def _set_up(self) -> bool:
         self._outcome.before = self._facts()
         self._phase("setup", self._make("setup"))
         source = self._root / self._home.lstrip("/") / "latewood"
+        self._keep(source / _SETUP_LOG)
         self._outcome.brought = brought(self._outcome.before, self._facts(), source)
         return not self._outcome.failures
+
+    def _keep(self, log: Path) -> None:
+        """Add a log that a command wrote to that of the row."""
+        if log.is_file():
+            with self._outcome.log.open("ab") as whole:
+                whole.write(f"\n# {log.name}\n".encode() + log.read_bytes())
 
     def _facts(self) -> Facts:
         return parse(self._logged(ASK, self._row.user, _ASK_SECONDS_MAX)[1])
