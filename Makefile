@@ -17,7 +17,7 @@ PURE_KERNEL_TESTS := $(addprefix tests/kernel/,test_choice.py test_commands.py t
 PURE_TESTS := $(PURE_KERNEL_TESTS) tests/segment tests/log tests/queue tests/meta/test_native_present.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster test check bench crash chaos simulate format api clean
+.PHONY: help setup demo cluster test check bench crash chaos simulate fresh format api clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -67,6 +67,12 @@ simulate: setup ## Live through 10,000 small clusters in a bad world, on a model
 	$(BIN)/python -m latewood.testing.simulate --store model --seeds $(SEEDS)
 	$(BIN)/python -m latewood.testing.simulate --store log --seeds $(SEEDS)
 	$(BIN)/python -m latewood.testing.simulate --planted all
+
+ROWS ?=
+ONLY ?=
+
+fresh: ## Run make demo and make test in new minimal systems of Debian 12, 13 and 14, as root: ROWS=13-bare, ONLY=demo
+	@$(PYTHON) -m tools.fresh $(if $(ROWS),--rows '$(ROWS)') $(if $(ONLY),--commands '$(ONLY)')
 
 format: setup ## Format the source and apply the safe lint fixes
 	$(BIN)/ruff format --quiet .
