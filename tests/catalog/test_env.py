@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -176,11 +175,10 @@ def test_a_mode_that_there_is_not_is_refused(desk: Desk) -> None:
         desk.open("a")  # type: ignore[arg-type]
 
 
+@pytest.mark.needs("unprivileged")
 def test_a_directory_that_may_not_be_written_is_said_so(desk: Desk) -> None:
     prefix = []
     if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("root may write everywhere, and there is no setpriv to take that away")
         prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
     code = f"from latewood.catalog import Catalog; Catalog.open({str(desk.path)!r})"
     desk.path.parent.chmod(0o500)

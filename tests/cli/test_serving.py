@@ -19,8 +19,7 @@ from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint, process
 from tests.patience import wait_until
 from tests.replica.processes import SOURCES, free_ports
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 
 @pytest.fixture

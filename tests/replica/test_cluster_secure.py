@@ -15,8 +15,7 @@ from latewood.replica.tls import Credentials, client_context
 from tests.replica.processes import ClusterProcesses, free_ports
 from tests.replica.test_cluster import PARTITION
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 
 def test_with_certificates_a_leader_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
