@@ -36,6 +36,7 @@ from latewood.errors import (
 from latewood.fs import PosixFS
 from latewood.limits import KiB
 from tests.catalog.desk import Desk, chunk, db, put_chunks, put_database, run_python, write
+from tests.forking import fork
 from tests.patience import wait_until
 
 READ = "import sys; from latewood.catalog import Catalog; c = Catalog.open(sys.argv[1], mode='r'); "
@@ -193,7 +194,7 @@ def test_after_a_fork_the_child_is_told_to_open_it_again(desk: Desk) -> None:
     catalog = desk.open()
     put_database(catalog)
     reading, writing = os.pipe()
-    child = os.fork()
+    child = fork()
     if not child:  # pragma: no cover - another process
         try:
             for use in (catalog.sync, lambda: catalog.read(lambda view: view.db(1)), catalog.generation):

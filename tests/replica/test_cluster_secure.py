@@ -68,5 +68,6 @@ def test_a_monitor_sees_every_partition_and_the_whole(tmp_path: Path) -> None:
         told = {line.split()[2] for line in lines if line.startswith("# TYPE")}
         assert names <= told
         assert fetched(port, "/healthz") == "ok\n"
-        with pytest.raises(urllib.error.HTTPError, match="404"):
+        with pytest.raises(urllib.error.HTTPError, match="404") as refused:
             fetched(port, "/")
+        refused.value.close()  # It is an answer too, which holds a file.
