@@ -56,7 +56,10 @@ class Nodes:
         command = [*COMMAND, "serve", "--config", str(self._config(number))]
         process = self._running[number] = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
-        json.loads(process.stdout.readline())
+        line = process.stdout.readline()
+        if not line:  # It has said why on stderr, which is ours.
+            sys.exit(f"node {number} does not serve")
+        json.loads(line)
 
     def kill(self, number: int) -> None:
         """End a node with -9."""

@@ -1,4 +1,4 @@
-"""What every test shares: the `--campaign` switch, how hard Hypothesis tries, and what is slow.
+"""What every test shares: the `--campaign` switch, how hard Hypothesis tries, what is slow, and what tests need.
 
 Ordinary runs are deterministic, so that a red build is red again when it is repeated.  A campaign draws new
 examples every time, and many more of them.
@@ -19,6 +19,7 @@ settings.register_profile(
 )
 settings.register_profile("campaign", settings.get_profile("steady"), derandomize=False, max_examples=2_000)
 
+pytest_plugins = ["tests.needs"]
 
 STARTERS: Final = {"moto", "spark", "weed", "without_java"}
 """Fixtures that start Spark, a server or the demo: whoever asks for one is slow."""

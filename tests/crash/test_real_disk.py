@@ -28,7 +28,7 @@ from latewood import CorruptError, LatewoodError, LogStats, NotFoundError, Queue
 from latewood.fs import PosixFS
 from latewood.log.layout import Layout
 from latewood.queue.verify import verify_queue
-from tests.crash.real_disk import KINDS, READERS, SEGMENT_BYTES, Kind, Mark, RealDisk, Unavailable, mark_of
+from tests.crash.real_disk import KINDS, READERS, SEGMENT_BYTES, Kind, Mark, RealDisk, mark_of
 from tests.patience import SECONDS_MAX
 
 ROOT: Final = Path(__file__).parents[2]
@@ -324,32 +324,23 @@ class Campaign:
         return self.tally
 
 
-def disk_of(directory: Path, kind: Kind) -> RealDisk:
-    """Make a disk, and try whether its power can be cut; skip the test if not."""
-    try:
-        disk = RealDisk(directory, kind)
-        with disk.mounted():
-            disk.cut()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    return disk
-
-
+@pytest.mark.needs("power_cut")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_a_real_power_cut_loses_nothing_acknowledged(tmp_path: Path, kind: Kind, campaign: bool) -> None:  # noqa: FBT001
     seed = random.SystemRandom().getrandbits(32) if campaign else SEED
-    disk = disk_of(tmp_path, kind)
+    disk = RealDisk(tmp_path, kind)
     tally = Campaign(disk, seed).run(CYCLES_CAMPAIGN if campaign else CYCLES)
     print(f"seed {seed}: {tally}")
     assert tally.acknowledged > tally.cycles, "programs that are cut before they do anything test nothing"
     disk.remove()
 
 
+@pytest.mark.needs("power_cut")
 @pytest.mark.slow
 @pytest.mark.parametrize("unsynced", PLANTED.values(), ids=list(PLANTED))
 def test_a_program_that_forgets_to_sync_is_found_out(tmp_path: Path, unsynced: tuple[str, ...]) -> None:
-    disk = disk_of(tmp_path, KINDS["ordered"])
+    disk = RealDisk(tmp_path, KINDS["ordered"])
     with pytest.raises((Violation, CorruptError)) as found:
         Campaign(disk, SEED, unsynced).run(CYCLES_PLANTED)
     print(found.value)

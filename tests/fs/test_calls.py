@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,7 +47,6 @@ def test_all_of_it_is_written_whatever_the_pieces(
 def test_the_head_is_written_last(twin: Any, open_file: Any, tmp_path: Path) -> None:
     descriptor = open_file("file")
     (tmp_path / "file").write_bytes(bytes(64))
-    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (40, before[1]))
     try:

@@ -15,6 +15,7 @@ import pytest
 from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
 from latewood.fs import PosixFS
 from latewood.fs.posix import PosixFile
+from tests.forking import fork
 
 FS = PosixFS()
 
@@ -216,7 +217,7 @@ def test_a_lock_file_that_names_nobody_is_locked_by_nobody_in_particular(tmp_pat
 
 def test_a_forked_child_neither_holds_nor_frees_its_parents_lock(tmp_path: Path) -> None:
     lock = FS.lock(tmp_path / "lock")
-    child = os.fork()
+    child = fork()
     if child == 0:  # pragma: no cover - another process
         lock.close()
         os._exit(0)
@@ -229,7 +230,7 @@ def test_a_forked_child_neither_holds_nor_frees_its_parents_lock(tmp_path: Path)
 def test_a_lock_ends_with_its_parent_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     awake, done = os.pipe(), os.pipe()
     lock = FS.lock(tmp_path / "lock")
-    child = os.fork()
+    child = fork()
     if child == 0:  # pragma: no cover - another process
         os.write(awake[1], b".")
         os.read(done[0], 1)

@@ -1,7 +1,6 @@
 """Both twins of the kernel: every test that takes `kernel` runs on each."""
 
 import importlib
-import shutil
 from types import ModuleType
 
 import pytest
@@ -9,20 +8,19 @@ import pytest
 from latewood.kernel import pure
 
 
+@pytest.fixture(params=[pytest.param("native", marks=pytest.mark.needs("native")), "pure"])
+def kernel(request: pytest.FixtureRequest) -> ModuleType:
+    """Return one twin after the other."""
+    return importlib.import_module("latewood._native") if request.param == "native" else pure
+
+
+@pytest.fixture(scope="session")
 def native() -> ModuleType:
-    """Return the native twin; its absence is an error wherever it could have been built."""
-    if shutil.which("cargo") is None:
-        pytest.importorskip("latewood._native", reason="no cargo, so no native kernel")
+    """Return the native twin; whoever asks for it needs it."""
     return importlib.import_module("latewood._native")
 
 
-@pytest.fixture(params=["native", "pure"])
-def kernel(request: pytest.FixtureRequest) -> ModuleType:
-    """Return one twin after the other."""
-    return native() if request.param == "native" else pure
-
-
-@pytest.fixture
-def twins() -> tuple[ModuleType, ModuleType]:
+@pytest.fixture(scope="session")
+def twins(native: ModuleType) -> tuple[ModuleType, ModuleType]:
     """Return both twins, to be compared."""
-    return native(), pure
+    return native, pure

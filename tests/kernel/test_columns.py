@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from latewood.format import keyed
 from latewood.kernel import pure
-from tests.kernel.conftest import native
 from tests.kernel.packing import EMPTY_STATE, Entry, packed, record_bytes
 
-NATIVE = native()
 NAMES = ("TIMESTAMPS", "EXT_IDS", "LENGTHS", "PAYLOADS", "KEYS")
 PAIRS = [(b"k", b"value"), (None, b"no key"), (b"", b"an empty key"), (b"only a key", b""), (None, b"")]
 LARGE = 1 << 31
@@ -66,23 +64,23 @@ def large() -> Iterator[mmap.mmap]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_damaged_length_is_damage_however_large_it_is(large: mmap.mmap, before: int) -> None:
+def test_a_damaged_length_is_damage_however_large_it_is(native: ModuleType, large: mmap.mmap, before: int) -> None:
     """Native alone: the pure twin would copy 2 GiB to say the same."""
-    whole = packed(NATIVE, (Entry(1, 2, b"12345678"),) * 2)
+    whole = packed(native, (Entry(1, 2, b"12345678"),) * 2)
     large[: len(whole)] = bytes(whole)
     at = 32 * before
     large[at : at + 4] = LARGE.to_bytes(4, "little")
-    found = NATIVE.columns(large, 0, len(large), 0, 99, 1 << 40, NATIVE.LENGTHS)
-    assert found[:3] == (before, at, NATIVE.BAD)
+    found = native.columns(large, 0, len(large), 0, 99, 1 << 40, native.LENGTHS)
+    assert found[:3] == (before, at, native.BAD)
 
 
 @pytest.mark.slow
-def test_a_sound_record_that_no_column_holds_is_an_error_of_its_own(large: mmap.mmap) -> None:
+def test_a_sound_record_that_no_column_holds_is_an_error_of_its_own(native: ModuleType, large: mmap.mmap) -> None:
     with memoryview(large)[8 : 24 + LARGE] as body:
-        mark = NATIVE.crc32c(body, LARGE)
+        mark = native.crc32c(body, LARGE)
     large[:8] = struct.pack("<II", LARGE, mark)
     with pytest.raises(OverflowError, match="too large for a column"):
-        NATIVE.columns(large, 0, len(large), 0, 99, 1 << 40, NATIVE.LENGTHS)
+        native.columns(large, 0, len(large), 0, 99, 1 << 40, native.LENGTHS)
 
 
 def test_lengths_need_no_payload(kernel: ModuleType) -> None:
@@ -142,22 +140,22 @@ def segments(draw: st.DrawFn) -> tuple[bytes, int]:
 
 @given(segment=segments(), wanted=st.integers(0, 31), is_keyed=st.booleans(), data=st.data())
 def test_the_twins_make_the_same_columns(
-    segment: tuple[bytes, int], wanted: int, *, is_keyed: bool, data: st.DataObject
+    native: ModuleType, segment: tuple[bytes, int], wanted: int, *, is_keyed: bool, data: st.DataObject
 ) -> None:
     buffer, count = segment
     limit = data.draw(st.one_of(st.just(len(buffer)), st.integers(0, len(buffer))))
     most = data.draw(st.one_of(st.just(1 << 20), st.integers(0, count + 1)))
     bytes_max = data.draw(st.one_of(st.just(1 << 30), st.integers(0, len(buffer))))
     arguments = (buffer, 0, limit, 0, most, bytes_max, wanted, is_keyed)
-    assert NATIVE.columns(*arguments) == pure.columns(*arguments)
-    assert NATIVE.verify(buffer, 0, limit) == pure.verify(buffer, 0, limit)
+    assert native.columns(*arguments) == pure.columns(*arguments)
+    assert native.verify(buffer, 0, limit) == pure.verify(buffer, 0, limit)
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.binary(max_size=200)), max_size=100))
 @example([(b"key", bytes(100))] * 70)
-def test_whatever_was_joined_comes_apart_again(pairs: list[tuple[bytes | None, bytes]]) -> None:
-    buffer = keyed_bytes(NATIVE, [keyed.encode(*pair) for pair in pairs])
-    found = made(NATIVE, buffer, NATIVE.PAYLOADS | NATIVE.KEYS, keyed=True)
+def test_whatever_was_joined_comes_apart_again(native: ModuleType, pairs: list[tuple[bytes | None, bytes]]) -> None:
+    buffer = keyed_bytes(native, [keyed.encode(*pair) for pair in pairs])
+    found = made(native, buffer, native.PAYLOADS | native.KEYS, keyed=True)
     count, value_ends, values, validity, key_ends, keys = found[0], *found[5:]
     assert count == len(pairs)
     places, key_places = (list(memoryview(part).cast("i")) for part in (value_ends, key_ends))

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from latewood.format.entry import VERSION, Command, encode_command
 from latewood.kernel import pure
-from tests.kernel.conftest import native
 
-NATIVE = native()
 u64s = st.integers(0, 2**64 - 1)
 records = st.lists(st.binary(max_size=20), max_size=4)
 commands = st.builds(Command, u64s, u64s, records, u64s, st.binary(max_size=30), st.sampled_from([1, 2]))
@@ -39,8 +37,10 @@ def test_a_length_beyond_the_command_is_not_believed(kernel: ModuleType) -> None
 
 
 @given(st.lists(commands, max_size=4), st.binary(max_size=60), st.integers(0, 400), st.integers(0, 255))
-def test_the_twins_find_the_same(found: list[Command], tail: bytes, place: int, changed: int) -> None:
+def test_the_twins_find_the_same(
+    native: ModuleType, found: list[Command], tail: bytes, place: int, changed: int
+) -> None:
     raw = bytearray(b"".join(map(encode_command, found)) + tail)
     if place < len(raw):
         raw[place] = changed
-    assert NATIVE.split_commands(bytes(raw), VERSION) == pure.split_commands(bytes(raw), VERSION)
+    assert native.split_commands(bytes(raw), VERSION) == pure.split_commands(bytes(raw), VERSION)

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from latewood.format import keyed
 from latewood.format.sharding import SEED, shard_of
 from latewood.kernel import pure
-from tests.kernel.conftest import native
 from tests.kernel.packing import U64_MAX, appender, scan_all
 
-NATIVE = native()
 KEYS = [b"", b"user-7", b"user-8", b"a" * 100, b"\xff", None, b"x" * 31, b"y" * 32, b"z" * 33, None, None]
 PAYLOADS = [b"%d" % number * number for number in range(len(KEYS))]
 
@@ -110,13 +108,15 @@ def outcome(kernel: ModuleType, *arguments: Any) -> Any:
     st.integers(0, U64_MAX),
     st.integers(0, U64_MAX),
 )
-def test_the_twins_deal_the_same(pairs: list[tuple[Any, Any]], shards: int, turn: int, seed: int) -> None:
+def test_the_twins_deal_the_same(
+    native: ModuleType, pairs: list[tuple[Any, Any]], shards: int, turn: int, seed: int
+) -> None:
     arguments = ([payload for payload, _ in pairs], [key for _, key in pairs], shards, turn, seed, 80)
-    assert outcome(NATIVE, *arguments) == outcome(pure, *arguments)
+    assert outcome(native, *arguments) == outcome(pure, *arguments)
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1), st.integers(2, 1 << 16))
-def test_native_picks_the_shard_that_is_written_down(found: list[bytes], shards: int) -> None:
-    hands = NATIVE.deal(found, found, shards, 0, SEED, 300)
+def test_native_picks_the_shard_that_is_written_down(native: ModuleType, found: list[bytes], shards: int) -> None:
+    hands = native.deal(found, found, shards, 0, SEED, 300)
     for shard, _, _, _, rows in hands:
         assert {shard_of(found[row], shards) for row in memoryview(rows).cast("I")} == {shard}

@@ -6,6 +6,7 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.kernel.packing import I64_MAX, SAMPLE, U64_MAX, Entry, appender, packed, record_bytes, scan_all
@@ -123,7 +124,6 @@ def test_columns_shrink_to_what_is_sound(kernel: ModuleType) -> None:
 
 
 def test_columns_make_an_arrow_array_without_a_copy(kernel: ModuleType) -> None:
-    pa = pytest.importorskip("pyarrow")
     count, _, _, times, ids, ends, payloads, *_ = kernel.columns(packed(kernel), 0, END, 0, 99, 999)
     values = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(payloads)])
     values.validate(full=True)

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from latewood import kernel as picked
 from latewood.kernel import pure
 from latewood.kernel.pure_sums import Sums
-from tests.kernel.conftest import native
 from tests.kernel.packing import EMPTY_STATE, I64_MAX, U64_MAX, record_bytes
 
 SIZE = 2048
-NATIVE = native()
-TWINS = (NATIVE, pure)
 
 u64 = st.one_of(st.integers(0, 5), st.integers(0, U64_MAX))
 times = st.one_of(st.integers(0, 5), st.integers(0, I64_MAX), st.integers(-1, 2**64))
@@ -65,13 +62,17 @@ def take(writer: Any, step: tuple[Any, ...]) -> Any:
 @given(steps, st.lists(close, max_size=1), st.integers(1, 5), st.integers(0, 9))
 @example([("append_many", [b"x" * 100] * 8, 0, 0, 1)] * 5, [], 3, 0)
 def test_the_same_steps_write_the_same_bytes(
-    before: list[tuple[Any, ...]], end: list[tuple[Any, ...]], interval: int, count: int
+    twins: tuple[ModuleType, ModuleType],
+    before: list[tuple[Any, ...]],
+    end: list[tuple[Any, ...]],
+    interval: int,
+    count: int,
 ) -> None:
     buffers = [bytearray(SIZE), bytearray(SIZE)]
     numbers = EMPTY_STATE if count == 0 else (1, 2, 3, 4, 5)
     writers = [
         kernel.Appender(buffer, None, 16, 7, count, interval, *numbers)
-        for kernel, buffer in zip(TWINS, buffers, strict=True)
+        for kernel, buffer in zip(twins, buffers, strict=True)
     ]
     for step in [("allow", SIZE, SIZE - 8, 25), *before, *end, ("append", b"", 0, 0)]:
         first, second = (take(writer, step) for writer in writers)
@@ -79,7 +80,7 @@ def test_the_same_steps_write_the_same_bytes(
         assert writers[0].state() == writers[1].state()
         assert writers[0].index() == writers[1].index()
     assert buffers[0] == buffers[1]
-    assert NATIVE.verify(buffers[0], 16, SIZE)[0] == writers[0].count - count
+    assert twins[0].verify(buffers[0], 16, SIZE)[0] == writers[0].count - count
 
 
 @st.composite
@@ -97,7 +98,7 @@ def segments(draw: st.DrawFn) -> bytes:
 
 
 @given(segments(), st.data())
-def test_the_same_bytes_read_the_same(buffer: bytes, data: st.DataObject) -> None:
+def test_the_same_bytes_read_the_same(twins: tuple[ModuleType, ModuleType], buffer: bytes, data: st.DataObject) -> None:
     offset = data.draw(st.one_of(st.just(0), st.integers(0, len(buffer) // 8).map(lambda at: at * 8)))
     limit = data.draw(st.one_of(st.just(len(buffer)), st.integers(0, len(buffer))))
     most, bytes_max, number = (data.draw(st.integers(0, 12)), data.draw(st.integers(0, 200)), data.draw(u64))
@@ -112,13 +113,13 @@ def test_the_same_bytes_read_the_same(buffer: bytes, data: st.DataObject) -> Non
         ("nonzero_end", (min(offset + most % 8, len(buffer)), limit)),
     ]
     for name, arguments in calls:
-        first, second = (getattr(kernel, name)(buffer, *arguments) for kernel in TWINS)
+        first, second = (getattr(kernel, name)(buffer, *arguments) for kernel in twins)
         assert first == second, (name, arguments)
 
 
 @given(st.binary(max_size=5000), st.integers(0, 2**32 - 1))
-def test_the_same_bytes_have_the_same_checksum(data: bytes, seed: int) -> None:
-    assert NATIVE.crc32c(data, seed) == pure.crc32c(data, seed)
+def test_the_same_bytes_have_the_same_checksum(native: ModuleType, data: bytes, seed: int) -> None:
+    assert native.crc32c(data, seed) == pure.crc32c(data, seed)
 
 
 @given(st.integers(0, 99_999), st.integers(0, 99_999), st.integers(0, 2**32 - 1), st.integers(0, 9000))
@@ -132,26 +133,26 @@ def public_names(module: ModuleType) -> set[str]:
     return {name for name in dir(module) if not name.startswith("_")}
 
 
-def test_the_twins_have_the_same_names() -> None:
+def test_the_twins_have_the_same_names(native: ModuleType) -> None:
     assert set(pure.__all__) == set(picked.__all__)
-    assert public_names(NATIVE) - {"pwrite_all", "sync_and_note"} == set(picked.__all__)  # These are for `fs`.
+    assert public_names(native) - {"pwrite_all", "sync_and_note"} == set(picked.__all__)  # These are for `fs`.
     for kind in ("Appender", "Door"):
-        assert public_names(getattr(NATIVE, kind)) == public_names(getattr(pure, kind))
+        assert public_names(getattr(native, kind)) == public_names(getattr(pure, kind))
 
 
-def test_the_twins_have_the_same_constants() -> None:
+def test_the_twins_have_the_same_constants(native: ModuleType) -> None:
     for index, name in enumerate(("MORE", "EMPTY", "SEALED", "BAD", "END")):
-        assert getattr(NATIVE, name) == getattr(pure, name) == index
-    assert (NATIVE.NAME, pure.NAME) == ("native", "pure")
+        assert getattr(native, name) == getattr(pure, name) == index
+    assert (native.NAME, pure.NAME) == ("native", "pure")
 
 
-def test_the_twins_take_the_same_arguments() -> None:
+def test_the_twins_take_the_same_arguments(twins: tuple[ModuleType, ModuleType]) -> None:
     functions = [name for name in picked.__all__ if inspect.isfunction(getattr(pure, name))]
     assert len(functions) > 10
     for name in functions:
-        first, second = (inspect.signature(getattr(kernel, name)).parameters for kernel in TWINS)
+        first, second = (inspect.signature(getattr(kernel, name)).parameters for kernel in twins)
         assert list(first) == list(second), name
         assert [p.default for p in first.values()] == [p.default for p in second.values()], name
     for name in ("allow", "append", "append_many", "append_columns", "close", "release", "state", "index"):
-        first, second = (inspect.signature(getattr(kernel.Appender, name)).parameters for kernel in TWINS)
+        first, second = (inspect.signature(getattr(kernel.Appender, name)).parameters for kernel in twins)
         assert list(first) == list(second), name

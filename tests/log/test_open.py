@@ -337,7 +337,7 @@ def descriptors() -> set[str]:
     return {str(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists()}
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to count descriptors in")
+@pytest.mark.needs("proc")
 def test_opening_and_closing_leaves_no_descriptor_open(tmp_path: Path) -> None:
     def use() -> None:
         with latewood.open(tmp_path / "log", segment_bytes_max=512) as log:
@@ -357,7 +357,7 @@ def test_opening_and_closing_leaves_no_descriptor_open(tmp_path: Path) -> None:
     assert descriptors() == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to count descriptors in")
+@pytest.mark.needs("proc")
 @pytest.mark.parametrize(
     "damage", ["manifest.1", "manifest.2", "segments/*/*/*/000000001.q", "segments/*/*/*/000000000.q"]
 )
@@ -377,7 +377,7 @@ def test_a_log_that_cannot_be_opened_leaves_no_descriptor_open(tmp_path: Path, d
     assert descriptors() == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc to count descriptors in")
+@pytest.mark.needs("proc")
 def test_a_log_that_is_refused_after_its_tail_was_read_leaves_no_descriptor_open(tmp_path: Path) -> None:
     with latewood.open(tmp_path / "log", segment_bytes_max=512) as log:
         log.append(b"a")

@@ -13,6 +13,7 @@ import pytest
 
 import latewood
 from latewood import ClosedError, Forked, Locked, Queue, Reader
+from tests.forking import fork
 from tests.log.desk import ROOT, Desk, payloads
 
 THREADS = 8
@@ -201,7 +202,7 @@ def test_a_follower_in_another_thread_is_told_when_the_log_is_closed(desk: Desk)
 
 def in_child(work: Callable[[], None]) -> None:
     """Run `work` in a forked child; an exception there fails the test here."""
-    child = os.fork()
+    child = fork()
     if child == 0:  # pragma: no cover - another process
         code = 1
         try:
@@ -260,7 +261,7 @@ def test_a_child_may_write_once_its_parent_has_closed(tmp_path: Path) -> None:
     log = latewood.open(tmp_path / "log", segment_bytes_max=4096)
     log.append(b"parent")
     closed = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:  # pragma: no cover - another process
         os.read(closed[0], 1)
         with latewood.open(tmp_path / "log", segment_bytes_max=4096) as mine:

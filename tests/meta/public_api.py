@@ -1,5 +1,8 @@
 """The public API as text: one line for each exported name and for each public member of an exported class.
 
+The text is the same on each kernel and each version of Python: a type is written by its name, without the module where
+it happens to be.
+
 `python -m tests.meta.public_api` prints it; `make api` keeps it in public_api.txt.
 """
 
@@ -7,6 +10,8 @@ import enum
 import inspect
 import re
 import sys
+import types
+import typing
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Final
@@ -14,6 +19,7 @@ from typing import Any, Final
 import latewood
 
 _TWINS: Final = {"latewood._native", "latewood.kernel.pure"}
+_WORDS: Final = {None: "None", types.NoneType: "None", Ellipsis: "..."}
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -21,8 +27,7 @@ def describe(module: ModuleType) -> str:
     """Everything that a module exports, sorted."""
     package = module.__name__.partition(".")[0]
     lines = [line for name in sorted(module.__all__) for line in _describe_name(name, getattr(module, name), package)]
-    text = _ADDRESS.sub("", "".join(f"{line}\n" for line in lines))
-    return text.replace("pathlib._local.", "pathlib.")  # Python 3.13 moved it
+    return _ADDRESS.sub("", "".join(f"{line}\n" for line in lines))
 
 
 def _describe_name(name: str, value: Any, package: str) -> Iterator[str]:
@@ -66,8 +71,8 @@ def _describe_member(cls: type, name: str, package: str) -> str | None:
     if inspect.isroutine(value) and not inspect.isdatadescriptor(value):
         return _function(name, value)
     getter = getattr(value, "fget", None) or getattr(value, "func", None)
-    kind = inspect.signature(getter).return_annotation if getter else _annotations(owner).get(name, type(value))
-    return f"{name}: {_annotation(kind)}"
+    kind = inspect.signature(getter).return_annotation if getter else inspect.get_annotations(owner).get(name)
+    return f"{name}: {_annotation(type(value) if kind is None else kind)}"
 
 
 def _function(name: str, function: Callable[..., Any]) -> str:
@@ -89,11 +94,20 @@ def _bare(parameter: inspect.Parameter) -> inspect.Parameter:
 
 
 def _annotation(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    """An annotation as one would write it."""
+    if isinstance(annotation, list):  # The arguments of a callable.
+        return f"[{', '.join(map(_annotation, annotation))}]"
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    parts = map(repr if origin is typing.Literal else _annotation, arguments)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(parts)
+    return _name(annotation) if origin is None else f"{_name(origin)}[{', '.join(parts)}]"
 
 
-def _annotations(cls: type) -> dict[str, Any]:
-    return dict(vars(cls).get("__annotations__", {}))  # a native class has none
+def _name(annotation: Any) -> str:
+    if isinstance(annotation, str):
+        return annotation
+    return _WORDS.get(annotation) or getattr(annotation, "__qualname__", None) or repr(annotation).lstrip("~")
 
 
 def _is_ours(function: Any, package: str) -> bool:

@@ -94,7 +94,6 @@ _REPEATED: Final = {("Queue", "open")}
 """What `latewood.open` calls."""
 _SPARK: Final = ("session", "table", "count")
 _SPARK_JOBS: Final = ("flush", "compact", "retain", "verify", "rebuild_manifest", "rebuild_catalog")
-_PREFIXES: Final = re.compile(r"\b(?:latewood|pathlib|collections|datetime|typing)(?:\.\w+)*\.(?=[A-Za-z])")
 _WIDTH: Final = 100
 
 
@@ -162,8 +161,7 @@ def _folded(signature: str) -> str:
 
 
 def _plain(annotation: str) -> str:
-    text = _PREFIXES.sub("", annotation).replace("pa.", "pyarrow.")
-    return re.sub(r"Union\[(Literal\[[^\]]*\])((?:, \w+)+)\]", lambda one: one[1] + one[2].replace(", ", " | "), text)
+    return annotation.replace("pa.", "pyarrow.")
 
 
 def _prose(thing: Any) -> Iterator[str]:

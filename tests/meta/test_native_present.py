@@ -1,21 +1,15 @@
-"""Where the native kernel can be built, it is the one under test."""
+"""The native kernel is used wherever it is built; LATEWOOD_REQUIRE=native says that it must be."""
 
 import os
-import shutil
-
-import pytest
+from importlib.util import find_spec
+from typing import Final
 
 from latewood import kernel
 
-PURE = os.environ.get("LATEWOOD_PURE") == "1"
+PURE: Final = os.environ.get("LATEWOOD_PURE") == "1"
 
 
-@pytest.mark.skipif(PURE, reason="LATEWOOD_PURE=1 asks for the pure kernel")
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo, so no native kernel")
-def test_the_native_kernel_runs_where_cargo_exists() -> None:
-    assert kernel.NAME == "native"
-
-
-@pytest.mark.skipif(not PURE, reason="LATEWOOD_PURE is not 1")
-def test_the_pure_kernel_runs_when_it_is_asked_for() -> None:
-    assert kernel.NAME == "pure"
+def test_the_kernel_is_the_native_one_where_it_is_built_and_nobody_asks_for_the_pure_one() -> None:
+    built = find_spec("latewood._native") is not None
+    is_native = kernel.NAME == "native"
+    assert is_native == (built and not PURE)

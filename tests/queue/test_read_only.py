@@ -1,7 +1,6 @@
 """Reading a log that cannot be written: a read-only disk in memory, and a real read-only mount."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -78,16 +77,8 @@ with latewood.open(sys.argv[1], mode="r") as log, log.reader("r") as reader:
 MOUNT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$1"'
 
 
-def can_mount(directory: Path) -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    command = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", str(directory), "true", ""]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
+@pytest.mark.needs("namespace")
 def test_a_log_on_a_read_only_mount_can_be_read(tmp_path: Path) -> None:
-    if not can_mount(tmp_path):
-        pytest.skip("this machine does not let us mount")
     with latewood.open(tmp_path / "log", segment_bytes_max=512) as log:
         log.append_many([str(number).encode() for number in range(40)])
     command = ["unshare", "--mount", "sh", "-c", MOUNT, "sh", str(tmp_path / "log"), sys.executable, READ]

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import latewood
 from latewood import AsyncClient
+from latewood.replica.native import check_native
 from tests.replica.chaos import FAULTS, Stage, small_disk
 from tests.replica.checking import TIMEOUT_MS, Account, Writers, WrongError, check
 from tests.replica.network import Network
@@ -235,4 +236,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    check_native()
     sys.exit(main(sys.argv[1:]))

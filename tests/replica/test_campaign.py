@@ -8,8 +8,7 @@ import pytest
 from tests.replica import campaign
 from tests.replica.checking import WrongError
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 
 def test_a_short_campaign_breaks_no_promise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,7 @@ from latewood.replica.replies import StatusReply
 from latewood.replica.requests import Append
 from tests.replica.processes import ClusterProcesses
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 PARTITION: Final = 7
 PATIENCE_S: Final = 60.0

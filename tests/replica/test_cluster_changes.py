@@ -11,8 +11,7 @@ from latewood.replica.client.asynchronous import AsyncClient
 from tests.replica.processes import TICK_MS, ClusterProcesses
 from tests.replica.test_cluster import PARTITION, caught_up, stale, status_when
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 SMALL: Final = "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 524288\n[limits]\npayload_bytes_max = 65536\n"
 

@@ -19,8 +19,7 @@ from latewood.cli.errors import ExitCode
 from tests.replica.checking import Account, Writers, check, leader_among, records, until
 from tests.replica.processes import SOURCES, ClusterProcesses, flip_a_bit
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 SMALL: Final = (
     "[storage]\nsnapshot_bytes = 65536\nparent_segment_bytes = 524288\npartition_segment_bytes = 65536\n"

@@ -11,8 +11,7 @@ import latewood
 from tests.replica.processes import ClusterProcesses, first_sequence
 from tests.replica.test_cluster import PATIENCE_S, until
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 PARTITION: Final = 4
 SMALL: Final = (

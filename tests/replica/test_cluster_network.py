@@ -13,8 +13,7 @@ from tests.replica.checking import Account, Writers, WrongError, check, compare,
 from tests.replica.network import CLIENT, Mode, Network
 from tests.replica.processes import ClusterProcesses
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 SOME: Final = 60
 """Records that show that writers go on."""

@@ -12,8 +12,7 @@ from tests.replica.test_cluster import PARTITION, caught_up, status_when, until
 from tests.replica.test_cluster_changes import fill
 from tests.replica.test_cluster_machines import SMALL
 
-pytest.importorskip("latewood._native")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 
 TABLE: Final = f"{SMALL}[retention]\ncheck_ms = 100\n"
 

@@ -21,7 +21,7 @@ from latewood.replica.engine import (
 from latewood.replica.membership import has_caught_up
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 
-pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.needs("native")
 
 
 def founding(*voters: int) -> Recovered:

@@ -12,7 +12,7 @@ from latewood.replica.entry_store import SegmentedLogStore
 from latewood.replica.raft_rs import RaftRsEngine
 from latewood.testing import FakeClock, MemFS
 
-pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.needs("native")
 
 VOTERS: Final = (1, 2, 3)
 

@@ -24,7 +24,7 @@ from latewood.replica.writing import WriteRequest
 from tests.replica.node import Tally
 from tests.replica.processes import free_ports
 
-pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.needs("native")
 
 PATIENCE_S: Final = 60.0
 TABLES: Final = (

@@ -22,7 +22,7 @@ from latewood.replica.founding import found_node
 from latewood.replica.node import Node
 from tests.replica.processes import free_ports
 
-pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.needs("native")
 
 PATIENCE_S: Final = 60.0
 NODES: Final = (1, 2, 3)

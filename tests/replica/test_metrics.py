@@ -9,7 +9,7 @@ import latewood
 from latewood.replica.metrics import metrics_text
 from tests.replica.test_keeping import core_of, running
 
-pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.needs("native")
 
 
 def test_the_clusters_own_partition_is_not_counted(tmp_path: Path) -> None:

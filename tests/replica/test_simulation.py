@@ -10,7 +10,7 @@ from latewood.testing.simulate_planted import LOG_ONLY, Bug
 from latewood.testing.simulate_truth import Truth, Violation
 from latewood.testing.simulate_world import Outcome
 
-pytest.importorskip("latewood._native")
+pytestmark = pytest.mark.needs("native")
 
 MODEL_SEEDS: Final = range(200)
 LOG_SEEDS: Final = range(40)

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -18,15 +17,8 @@ from tests.spark.conftest import flush
 from tests.spark.quick_java import quick_java
 
 DRIVER: Final = Path(__file__).with_name("connect_driver.py")
-NEEDED: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        any(find_spec(name.partition(".")[0]) is None for name in NEEDED),
-        reason="Spark Connect needs grpcio, grpcio-status, googleapis-common-protos and zstandard",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("connect", "java")]
 
 
 def free_port() -> int:

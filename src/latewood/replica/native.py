@@ -1,9 +1,12 @@
 """What of a node is native and has no pure twin: looked up when a node needs it, for clients do without."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from latewood.errors import NotFoundError
+
+REMEDY: Final = "install Rust (https://rustup.rs) and then latewood again"
+"""What builds the native module."""
 
 
 def native(name: str) -> Any:
@@ -15,4 +18,14 @@ def native(name: str) -> Any:
     try:
         return vars(import_module("latewood._native"))[name]
     except (ImportError, KeyError) as error:
-        raise NotFoundError("replication needs the native module, which is not built here") from error
+        message = f"a node of a cluster needs the native module, which is not built here: {REMEDY}"
+        raise NotFoundError(message) from error
+
+
+def check_native() -> None:
+    """Check that a node can run here, before it makes or opens any file.
+
+    Raises:
+        NotFoundError: the native module is not built here.
+    """
+    native("_RaftCore")

