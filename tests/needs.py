@@ -153,7 +153,7 @@ NEEDS: Final = {
     "campaign": Need(_campaign, "make crash"),
 }
 
-FIXTURES: Final = {"native": "native", "spark": "java"}
+FIXTURES: Final = {"native_twin": "native", "spark": "java"}
 """Fixtures whose tests all have a need.  One of several parameters has it by `pytest.param(..., marks=...)`."""
 
 

@@ -21,7 +21,7 @@ needs.NEEDS["proc"] = needs.Need(lambda _: "", "mount it")
 
 
 @pytest.fixture
-def native():
+def native_twin():
     raise AssertionError("no fixture is made for a test that is left out")
 """
 TESTS: Final = """
@@ -32,7 +32,7 @@ import pytest
 def test_marked(number):
     assert False
 
-def test_fixture(native):
+def test_fixture(native_twin):
     pass
 
 @pytest.mark.parametrize("kernel", [pytest.param("native", marks=pytest.mark.needs("native")), "pure"])

@@ -303,6 +303,7 @@ def test_a_reader_of_a_read_only_log_is_not_moved(log: Path, read_only: list[str
     assert run("readers", "ls", log).exit_code == 0
 
 
+@pytest.mark.needs("native")
 def test_a_node_that_runs_already_is_not_started_twice(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     config, address = tmp_path / "node.toml", f"127.0.0.1:{port}"

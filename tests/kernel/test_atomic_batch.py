@@ -17,6 +17,7 @@ import pytest
 from latewood.kernel import pure
 from latewood.kernel.pure_appender import Appender
 from tests.kernel import flood
+from tests.kernel.conftest import KERNELS
 from tests.kernel.packing import EMPTY_STATE, appender, scan_all
 
 ROOT = Path(__file__).parents[2]
@@ -127,8 +128,7 @@ def test_no_call_comes_between_the_stores(function: Callable[..., Any]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.usefixtures("twins")
-@pytest.mark.parametrize("there", ["native", "pure"])
+@pytest.mark.parametrize("there", KERNELS)
 def test_another_process_sees_only_whole_batches(tmp_path: Path, kernel: ModuleType, there: str) -> None:
     batches, batch = 1000, 300
     path = tmp_path / "shared"

@@ -64,23 +64,23 @@ def large() -> Iterator[mmap.mmap]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_damaged_length_is_damage_however_large_it_is(native: ModuleType, large: mmap.mmap, before: int) -> None:
+def test_a_damaged_length_is_damage_however_large_it_is(native_twin: ModuleType, large: mmap.mmap, before: int) -> None:
     """Native alone: the pure twin would copy 2 GiB to say the same."""
-    whole = packed(native, (Entry(1, 2, b"12345678"),) * 2)
+    whole = packed(native_twin, (Entry(1, 2, b"12345678"),) * 2)
     large[: len(whole)] = bytes(whole)
     at = 32 * before
     large[at : at + 4] = LARGE.to_bytes(4, "little")
-    found = native.columns(large, 0, len(large), 0, 99, 1 << 40, native.LENGTHS)
-    assert found[:3] == (before, at, native.BAD)
+    found = native_twin.columns(large, 0, len(large), 0, 99, 1 << 40, native_twin.LENGTHS)
+    assert found[:3] == (before, at, native_twin.BAD)
 
 
 @pytest.mark.slow
-def test_a_sound_record_that_no_column_holds_is_an_error_of_its_own(native: ModuleType, large: mmap.mmap) -> None:
+def test_a_sound_record_that_no_column_holds_is_an_error_of_its_own(native_twin: ModuleType, large: mmap.mmap) -> None:
     with memoryview(large)[8 : 24 + LARGE] as body:
-        mark = native.crc32c(body, LARGE)
+        mark = native_twin.crc32c(body, LARGE)
     large[:8] = struct.pack("<II", LARGE, mark)
     with pytest.raises(OverflowError, match="too large for a column"):
-        native.columns(large, 0, len(large), 0, 99, 1 << 40, native.LENGTHS)
+        native_twin.columns(large, 0, len(large), 0, 99, 1 << 40, native_twin.LENGTHS)
 
 
 def test_lengths_need_no_payload(kernel: ModuleType) -> None:
@@ -140,22 +140,24 @@ def segments(draw: st.DrawFn) -> tuple[bytes, int]:
 
 @given(segment=segments(), wanted=st.integers(0, 31), is_keyed=st.booleans(), data=st.data())
 def test_the_twins_make_the_same_columns(
-    native: ModuleType, segment: tuple[bytes, int], wanted: int, *, is_keyed: bool, data: st.DataObject
+    native_twin: ModuleType, segment: tuple[bytes, int], wanted: int, *, is_keyed: bool, data: st.DataObject
 ) -> None:
     buffer, count = segment
     limit = data.draw(st.one_of(st.just(len(buffer)), st.integers(0, len(buffer))))
     most = data.draw(st.one_of(st.just(1 << 20), st.integers(0, count + 1)))
     bytes_max = data.draw(st.one_of(st.just(1 << 30), st.integers(0, len(buffer))))
     arguments = (buffer, 0, limit, 0, most, bytes_max, wanted, is_keyed)
-    assert native.columns(*arguments) == pure.columns(*arguments)
-    assert native.verify(buffer, 0, limit) == pure.verify(buffer, 0, limit)
+    assert native_twin.columns(*arguments) == pure.columns(*arguments)
+    assert native_twin.verify(buffer, 0, limit) == pure.verify(buffer, 0, limit)
 
 
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=20), st.binary(max_size=200)), max_size=100))
 @example([(b"key", bytes(100))] * 70)
-def test_whatever_was_joined_comes_apart_again(native: ModuleType, pairs: list[tuple[bytes | None, bytes]]) -> None:
-    buffer = keyed_bytes(native, [keyed.encode(*pair) for pair in pairs])
-    found = made(native, buffer, native.PAYLOADS | native.KEYS, keyed=True)
+def test_whatever_was_joined_comes_apart_again(
+    native_twin: ModuleType, pairs: list[tuple[bytes | None, bytes]]
+) -> None:
+    buffer = keyed_bytes(native_twin, [keyed.encode(*pair) for pair in pairs])
+    found = made(native_twin, buffer, native_twin.PAYLOADS | native_twin.KEYS, keyed=True)
     count, value_ends, values, validity, key_ends, keys = found[0], *found[5:]
     assert count == len(pairs)
     places, key_places = (list(memoryview(part).cast("i")) for part in (value_ends, key_ends))

@@ -38,9 +38,9 @@ def test_a_length_beyond_the_command_is_not_believed(kernel: ModuleType) -> None
 
 @given(st.lists(commands, max_size=4), st.binary(max_size=60), st.integers(0, 400), st.integers(0, 255))
 def test_the_twins_find_the_same(
-    native: ModuleType, found: list[Command], tail: bytes, place: int, changed: int
+    native_twin: ModuleType, found: list[Command], tail: bytes, place: int, changed: int
 ) -> None:
     raw = bytearray(b"".join(map(encode_command, found)) + tail)
     if place < len(raw):
         raw[place] = changed
-    assert native.split_commands(bytes(raw), VERSION) == pure.split_commands(bytes(raw), VERSION)
+    assert native_twin.split_commands(bytes(raw), VERSION) == pure.split_commands(bytes(raw), VERSION)

@@ -109,14 +109,14 @@ def outcome(kernel: ModuleType, *arguments: Any) -> Any:
     st.integers(0, U64_MAX),
 )
 def test_the_twins_deal_the_same(
-    native: ModuleType, pairs: list[tuple[Any, Any]], shards: int, turn: int, seed: int
+    native_twin: ModuleType, pairs: list[tuple[Any, Any]], shards: int, turn: int, seed: int
 ) -> None:
     arguments = ([payload for payload, _ in pairs], [key for _, key in pairs], shards, turn, seed, 80)
-    assert outcome(native, *arguments) == outcome(pure, *arguments)
+    assert outcome(native_twin, *arguments) == outcome(pure, *arguments)
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1), st.integers(2, 1 << 16))
-def test_native_picks_the_shard_that_is_written_down(native: ModuleType, found: list[bytes], shards: int) -> None:
-    hands = native.deal(found, found, shards, 0, SEED, 300)
+def test_native_picks_the_shard_that_is_written_down(native_twin: ModuleType, found: list[bytes], shards: int) -> None:
+    hands = native_twin.deal(found, found, shards, 0, SEED, 300)
     for shard, _, _, _, rows in hands:
         assert {shard_of(found[row], shards) for row in memoryview(rows).cast("I")} == {shard}

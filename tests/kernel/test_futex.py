@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.kernel import echo
+from tests.kernel.conftest import KERNELS
 from tests.kernel.packing import appender
 
 ROUNDS = 2000
@@ -124,9 +125,8 @@ def start_echo(name: str, path: Path) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)  # less than one missed wake would take
-@pytest.mark.usefixtures("twins")
-@pytest.mark.parametrize("there", ["native", "pure"])
-@pytest.mark.parametrize("here", ["native", "pure"])
+@pytest.mark.parametrize("there", KERNELS)
+@pytest.mark.parametrize("here", KERNELS)
 def test_no_wake_is_missed_between_processes(tmp_path: Path, here: str, there: str) -> None:
     path = tmp_path / "shared"
     path.write_bytes(bytes(echo.file_bytes(ROUNDS)))

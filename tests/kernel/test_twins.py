@@ -118,8 +118,8 @@ def test_the_same_bytes_read_the_same(twins: tuple[ModuleType, ModuleType], buff
 
 
 @given(st.binary(max_size=5000), st.integers(0, 2**32 - 1))
-def test_the_same_bytes_have_the_same_checksum(native: ModuleType, data: bytes, seed: int) -> None:
-    assert native.crc32c(data, seed) == pure.crc32c(data, seed)
+def test_the_same_bytes_have_the_same_checksum(native_twin: ModuleType, data: bytes, seed: int) -> None:
+    assert native_twin.crc32c(data, seed) == pure.crc32c(data, seed)
 
 
 @given(st.integers(0, 99_999), st.integers(0, 99_999), st.integers(0, 2**32 - 1), st.integers(0, 9000))
@@ -133,17 +133,17 @@ def public_names(module: ModuleType) -> set[str]:
     return {name for name in dir(module) if not name.startswith("_")}
 
 
-def test_the_twins_have_the_same_names(native: ModuleType) -> None:
+def test_the_twins_have_the_same_names(native_twin: ModuleType) -> None:
     assert set(pure.__all__) == set(picked.__all__)
-    assert public_names(native) - {"pwrite_all", "sync_and_note"} == set(picked.__all__)  # These are for `fs`.
+    assert public_names(native_twin) - {"pwrite_all", "sync_and_note"} == set(picked.__all__)  # These are for `fs`.
     for kind in ("Appender", "Door"):
-        assert public_names(getattr(native, kind)) == public_names(getattr(pure, kind))
+        assert public_names(getattr(native_twin, kind)) == public_names(getattr(pure, kind))
 
 
-def test_the_twins_have_the_same_constants(native: ModuleType) -> None:
+def test_the_twins_have_the_same_constants(native_twin: ModuleType) -> None:
     for index, name in enumerate(("MORE", "EMPTY", "SEALED", "BAD", "END")):
-        assert getattr(native, name) == getattr(pure, name) == index
-    assert (native.NAME, pure.NAME) == ("native", "pure")
+        assert getattr(native_twin, name) == getattr(pure, name) == index
+    assert (native_twin.NAME, pure.NAME) == ("native", "pure")
 
 
 def test_the_twins_take_the_same_arguments(twins: tuple[ModuleType, ModuleType]) -> None:

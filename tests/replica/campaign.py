@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import latewood
-from latewood import AsyncClient
+from latewood import AsyncClient, NotFoundError
 from latewood.replica.native import check_native
 from tests.replica.chaos import FAULTS, Stage, small_disk
 from tests.replica.checking import TIMEOUT_MS, Account, Writers, WrongError, check
@@ -236,5 +236,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    check_native()
+    try:
+        check_native()
+    except NotFoundError as missing:
+        sys.exit(str(missing))
     sys.exit(main(sys.argv[1:]))

@@ -29,6 +29,7 @@ def test_a_quorum_index_is_the_highest_that_enough_members_have(
     assert not any(quorum.is_reached(have(index), members) for index in range(found + 1, 10))
 
 
+@pytest.mark.needs("native")
 @given(
     quorums,
     st.lists(st.tuples(st.sampled_from(["land", "ack"]), st.integers(0, 1), st.integers(1, 3), st.integers(1, 8))),
@@ -59,6 +60,7 @@ def test_what_is_pending_is_what_landed_and_is_not_reached(
         assert tracker.pending_global_min() == min(expected, default=None)
 
 
+@pytest.mark.needs("native")
 def test_what_was_reached_stays_reached_when_members_change() -> None:
     tracker = AckTracker([1, 2, 3])
     tracker.landed(7, [Run(1, 1, 11), Run(2, 2, 12)])
@@ -75,6 +77,7 @@ def test_what_was_reached_stays_reached_when_members_change() -> None:
     assert tracker.quorum_index(7) == 0
 
 
+@pytest.mark.needs("native")
 def test_nodes_without_a_vote_make_no_majority() -> None:
     conf = ConfState(voters=(1, 2), learners=(4, 5, 6), voters_outgoing=(2, 3), learners_next=(3,))
     assert conf.electors == {1, 2, 3}
@@ -87,6 +90,7 @@ def test_nodes_without_a_vote_make_no_majority() -> None:
     assert tracker.is_reached(7, 1)
 
 
+@pytest.mark.needs("native")
 @given(st.lists(st.tuples(st.sampled_from(["write", "write", "tear down", "hear"]), st.integers(1, 2), st.integers(0))))
 def test_a_late_acknowledgement_never_counts_for_the_next_life_of_a_partition(
     steps: list[tuple[str, int, int]],
@@ -105,6 +109,7 @@ def test_a_late_acknowledgement_never_counts_for_the_next_life_of_a_partition(
         assert tracker.quorum_index(7) <= sum(at <= min(claimed.values()) for at in life)
 
 
+@pytest.mark.needs("native")
 def test_what_enough_nodes_have_by_the_time_that_somebody_looks_was_never_pending() -> None:
     tracker = AckTracker([1, 2, 3])
     tracker.landed_late([(7, 1, 1, 11), (8, 1, 3, 12), (7, 2, 2, 13)])

@@ -9,6 +9,8 @@ from latewood.format.entry import Command, encode_command
 from latewood.replica.answers import CLIENT_SILENT_NS, CLIENTS_MAX, AnswerBook, request_name
 from latewood.replica.requests import REQUEST_MAX, REQUEST_WINDOW
 
+pytestmark = pytest.mark.needs("native")
+
 CLIENT = b"c" * 16
 
 

@@ -80,6 +80,7 @@ def test_a_failure_is_tried_again_after_a_pause_that_grows() -> None:
     assert applier.drain() == [Progress(1, 1), Progress(1, 3)]
 
 
+@pytest.mark.needs("native")
 def test_after_too_many_failures_a_partition_is_paused_and_the_others_go_on() -> None:
     node = Node(MemFS(), lambda key: Scripted(failing_at(2, 3 if key == 1 else 0)))
     node.write(1, b"a", b"b", b"c")
@@ -175,6 +176,7 @@ def test_a_partition_stands_still_while_it_is_held() -> None:
         applier.machine(1)
 
 
+@pytest.mark.needs("native")
 def test_an_alert_of_a_partition_that_is_gone_does_no_harm() -> None:
     node = Node(MemFS(), lambda _: Scripted(failing_at(1, 99)))
     node.write(1, b"a")

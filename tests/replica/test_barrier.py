@@ -15,6 +15,8 @@ from latewood.replica.watermarks import Watermarks
 from latewood.testing import FakeClock
 from tests.replica.test_watermarks import route
 
+pytestmark = pytest.mark.needs("native")
+
 FAR = 1 << 60
 
 

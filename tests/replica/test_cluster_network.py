@@ -13,7 +13,7 @@ from tests.replica.checking import Account, Writers, WrongError, check, compare,
 from tests.replica.network import CLIENT, Mode, Network
 from tests.replica.processes import ClusterProcesses
 
-pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
+pytestmark = pytest.mark.slow
 
 SOME: Final = 60
 """Records that show that writers go on."""
@@ -61,6 +61,7 @@ def run(root: Path, story: Callable[[Scene], Awaitable[None]]) -> None:
             raise
 
 
+@pytest.mark.needs("native")
 def test_a_leader_that_is_cut_off_acknowledges_nothing_and_another_leads(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         old = await scene.leader()
@@ -80,6 +81,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_and_another_leads(tmp_pat
     run(tmp_path, story)
 
 
+@pytest.mark.needs("native")
 @pytest.mark.parametrize("outward", [True, False])
 def test_a_leader_that_is_cut_one_way_is_replaced(tmp_path: Path, *, outward: bool) -> None:
     """Outward nobody hears it.  Inward everybody hears it, and it hears nobody: it must give way by itself."""
@@ -94,6 +96,7 @@ def test_a_leader_that_is_cut_one_way_is_replaced(tmp_path: Path, *, outward: bo
     run(tmp_path, story)
 
 
+@pytest.mark.needs("native")
 def test_a_follower_that_is_cut_off_does_not_depose_the_leader(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         leader = await scene.leader()
@@ -111,6 +114,7 @@ def test_a_follower_that_is_cut_off_does_not_depose_the_leader(tmp_path: Path) -
     run(tmp_path, story)
 
 
+@pytest.mark.needs("native")
 def test_two_nodes_that_do_not_hear_each_other_are_no_trouble(tmp_path: Path) -> None:
     """Neither leader and follower, nor two followers: the third hears both."""
 
@@ -128,6 +132,7 @@ def test_two_nodes_that_do_not_hear_each_other_are_no_trouble(tmp_path: Path) ->
     run(tmp_path, story)
 
 
+@pytest.mark.needs("native")
 def test_a_network_that_flaps_resets_and_delays_loses_nothing(tmp_path: Path) -> None:
     async def story(scene: Scene) -> None:
         for turn in range(12):
@@ -151,6 +156,7 @@ def test_a_network_that_flaps_resets_and_delays_loses_nothing(tmp_path: Path) ->
     run(tmp_path, story)
 
 
+@pytest.mark.needs("native")
 def test_connections_that_a_network_swallowed_are_made_anew(tmp_path: Path) -> None:
     """Neither end is told, and what was swallowed stays dead: nodes must notice by themselves."""
 

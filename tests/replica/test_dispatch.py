@@ -15,6 +15,7 @@ from tests.replica.node import Node
 Steps = list[tuple[str, int, int]]
 
 
+@pytest.mark.needs("native")
 @given(st.lists(st.integers(0, 50)), st.integers(1, 8), st.integers(1, 100))
 def test_chunks_cover_a_request_in_order_and_keep_their_bounds(sizes: list[int], ops_max: int, bytes_max: int) -> None:
     found = list(chunks(sizes, ops_max, bytes_max))
@@ -98,6 +99,7 @@ class Books:
 STEPS = st.sampled_from(["admit", "commit", "apply", "log", "withdraw", "forget", "lead"])
 
 
+@pytest.mark.needs("native")
 @given(st.lists(st.tuples(STEPS, st.integers(0, 2), st.integers(1, 5)), max_size=60))
 def test_backlogs_agree_with_a_list_of_what_is_unapplied(steps: Steps) -> None:
     books = Books()
@@ -106,6 +108,7 @@ def test_backlogs_agree_with_a_list_of_what_is_unapplied(steps: Steps) -> None:
         books.check()
 
 
+@pytest.mark.needs("native")
 def test_durable_entries_still_count_until_they_are_applied() -> None:
     """The planted bug of old: a backlog that shrinks at durable lets a stalled partition take without end."""
     node = Node(MemFS())
@@ -121,6 +124,7 @@ def test_durable_entries_still_count_until_they_are_applied() -> None:
     assert dispatcher.next_index(2) == 3
 
 
+@pytest.mark.needs("native")
 def test_a_refusal_is_retryable_and_names_partition_and_limit() -> None:
     dispatcher = Dispatcher(Limits(ops_max=1))
     dispatcher.admit(4, 1, 1, 0)
@@ -131,6 +135,7 @@ def test_a_refusal_is_retryable_and_names_partition_and_limit() -> None:
     assert (error.partition_id, error.limit, error.value, error.bound) == (4, "queued operations", 2, 1)
 
 
+@pytest.mark.needs("native")
 @pytest.mark.parametrize(
     ("limits", "whole", "limit"),
     [
@@ -155,6 +160,7 @@ def test_each_limit_holds_for_a_partition_that_is_known(
         dispatcher.record_applied(4, dispatcher.next_index(4) - 1)
 
 
+@pytest.mark.needs("native")
 def test_the_oldest_of_all_is_known() -> None:
     dispatcher = Dispatcher(whole=Limits(age_max_ms=5))
     dispatcher.admit(1, 2, 2, 1_000_000)
@@ -167,6 +173,7 @@ def test_the_oldest_of_all_is_known() -> None:
     dispatcher.admit(3, 1, 1, 8_000_000)
 
 
+@pytest.mark.needs("native")
 def test_the_second_guard_keeps_memory_bounded() -> None:
     dispatcher = Dispatcher(Limits(ops_max=10, bytes_max=100))
     assert dispatcher.may_queue(Load(5, 50), Load(5, 50))
@@ -185,6 +192,7 @@ def test_a_new_leader_counts_the_whole_end_of_its_log() -> None:
     assert next_indices({1: 5, 3: 9, 4: 9}, tail) == Following({1: 7, 2: 2, 3: 1, 4: 2}, frozenset({3, 4}))
 
 
+@pytest.mark.needs("native")
 def test_nothing_is_admitted_behind_a_teardown_that_is_not_committed() -> None:
     dispatcher = Dispatcher()
     dispatcher.admit(1, 2, 2, 0)
@@ -195,6 +203,7 @@ def test_nothing_is_admitted_behind_a_teardown_that_is_not_committed() -> None:
     assert dispatcher.admit(1, 1, 1, 0) == range(1, 2)
 
 
+@pytest.mark.needs("native")
 def test_a_teardown_that_was_lost_with_its_leader_holds_nothing_up() -> None:
     dispatcher = Dispatcher()
     dispatcher.admit(1, 2, 2, 0)
@@ -203,6 +212,7 @@ def test_a_teardown_that_was_lost_with_its_leader_holds_nothing_up() -> None:
     assert dispatcher.admit(1, 1, 1, 0) == range(3, 4)
 
 
+@pytest.mark.needs("native")
 def test_a_new_leader_goes_on_behind_the_records_of_a_next_life() -> None:
     """Its log ends with a teardown and a record behind it, both uncommitted."""
     dispatcher = Dispatcher()
@@ -214,6 +224,7 @@ def test_a_new_leader_goes_on_behind_the_records_of_a_next_life() -> None:
     assert dispatcher.admit(1, 1, 1, 0) == range(2, 3)
 
 
+@pytest.mark.needs("native")
 def test_flags_of_a_partition_that_nobody_knows_are_down() -> None:
     dispatcher = Dispatcher()
     assert not dispatcher.is_frozen(1)
@@ -222,6 +233,7 @@ def test_flags_of_a_partition_that_nobody_knows_are_down() -> None:
     assert dispatcher.is_frozen(1)
 
 
+@pytest.mark.needs("native")
 def test_limits_beyond_all_numbers_are_no_limits() -> None:
     huge = 1 << 70
     limits = Limits(ops_max=huge, bytes_max=huge, age_max_ms=(1 << 63) - 1, lag_max=huge)
@@ -230,6 +242,7 @@ def test_limits_beyond_all_numbers_are_no_limits() -> None:
     assert dispatcher.admit(1, 1, 1, 1 << 61) == range(4, 5)
 
 
+@pytest.mark.needs("native")
 def test_nothing_leaves_nothing_behind_and_passes_no_signal() -> None:
     dispatcher = Dispatcher(signals=lambda _: [Signal("heat", 2, 1)])
     with pytest.raises(Overloaded, match="heat"):
@@ -239,6 +252,7 @@ def test_nothing_leaves_nothing_behind_and_passes_no_signal() -> None:
     assert calm.whole().oldest_ns is None
 
 
+@pytest.mark.needs("native")
 def test_partitions_are_known_in_the_order_of_their_numbers() -> None:
     """A story that is told again goes the same way."""
     dispatcher = Dispatcher()

@@ -21,8 +21,6 @@ from latewood.replica.engine import (
 from latewood.replica.membership import has_caught_up
 from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
 
-pytestmark = pytest.mark.needs("native")
-
 
 def founding(*voters: int) -> Recovered:
     conf = ConfState(voters)
@@ -101,6 +99,7 @@ def led(options: RaftOptions | None = None) -> Cluster:
     return cluster
 
 
+@pytest.mark.needs("native")
 def test_what_a_leader_proposes_is_committed_everywhere_in_order() -> None:
     cluster = led()
     first = cluster[1].engine.propose([b"a", b"b"])
@@ -112,12 +111,14 @@ def test_what_a_leader_proposes_is_committed_everywhere_in_order() -> None:
     assert cluster.data(1) == cluster.data(2) == cluster.data(3) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.needs("native")
 def test_a_follower_proposes_nothing() -> None:
     cluster = led()
     assert cluster[2].engine.propose([b"a"]) == 0
     assert cluster[2].engine.propose_change([(ChangeKind.ADD_LEARNER, 4)]) == 0
 
 
+@pytest.mark.needs("native")
 def test_proposals_are_refused_while_too_much_waits_for_a_quorum() -> None:
     cluster = led(RaftOptions(uncommitted_bytes_max=1000, message_bytes_max=1000))
     engine = cluster[1].engine
@@ -127,6 +128,7 @@ def test_proposals_are_refused_while_too_much_waits_for_a_quorum() -> None:
     assert engine.propose([bytes(900)])
 
 
+@pytest.mark.needs("native")
 def test_messages_fit_a_frame_however_much_is_proposed_at_once() -> None:
     cluster = led()
     records = [bytes([number]) * (1 << 20) for number in range(12)]
@@ -142,6 +144,7 @@ def test_messages_fit_a_frame_however_much_is_proposed_at_once() -> None:
     assert cluster.data(1) == cluster.data(2) == cluster.data(3) == records
 
 
+@pytest.mark.needs("native")
 def test_a_node_that_lost_all_it_knew_elects_nobody_who_lacks_what_it_acknowledged() -> None:
     cluster = led()
     cluster[1].engine.propose([b"acknowledged by 1 and 3"])
@@ -159,6 +162,7 @@ def test_a_node_that_lost_all_it_knew_elects_nobody_who_lacks_what_it_acknowledg
     assert cluster.data(1) == cluster.data(2) == [b"acknowledged by 1 and 3"]
 
 
+@pytest.mark.needs("native")
 def test_a_learner_that_knows_nothing_has_not_caught_up_however_young_the_cluster_is() -> None:
     cluster = led()
     cluster[4] = Member(4, NOBODY)
@@ -173,6 +177,7 @@ def test_a_learner_that_knows_nothing_has_not_caught_up_however_young_the_cluste
     assert has_caught_up(cluster[1].engine.status(), 4)
 
 
+@pytest.mark.needs("native")
 def test_a_follower_answers_only_when_its_write_is_durable() -> None:
     cluster = led()
     cluster[1].engine.propose([b"a"])
@@ -192,6 +197,7 @@ def test_a_follower_answers_only_when_its_write_is_durable() -> None:
     assert [message.to for message in follower.outbox] == [1, 1]
 
 
+@pytest.mark.needs("native")
 def test_a_commit_is_written_with_what_comes_next() -> None:
     cluster = led()
     cluster.run()
@@ -210,6 +216,7 @@ def test_a_commit_is_written_with_what_comes_next() -> None:
     assert write.hard_state.commit == leader.handed_on[-1].index
 
 
+@pytest.mark.needs("native")
 def test_a_leader_commits_nothing_on_its_own_word() -> None:
     cluster = led()
     cluster[1].engine.propose([b"a"])
@@ -217,6 +224,7 @@ def test_a_leader_commits_nothing_on_its_own_word() -> None:
     assert cluster.data(1) == []
 
 
+@pytest.mark.needs("native")
 def test_a_node_that_lags_gets_old_entries_from_the_disk() -> None:
     cluster = led(RaftOptions(window_bytes_max=0, message_bytes_max=100))
     for number in range(40):
@@ -231,6 +239,7 @@ def test_a_node_that_lags_gets_old_entries_from_the_disk() -> None:
     assert not cluster[3].installed
 
 
+@pytest.mark.needs("native")
 def test_a_node_that_lags_too_far_gets_a_snapshot() -> None:
     cluster = led()
     for number in range(10):
@@ -248,6 +257,7 @@ def test_a_node_that_lags_too_far_gets_a_snapshot() -> None:
     assert cluster[3].engine.status().first == 9
 
 
+@pytest.mark.needs("native")
 def test_a_node_does_not_stand_for_election_while_it_installs_a_snapshot() -> None:
     cluster = led()
     for number in range(10):
@@ -270,6 +280,7 @@ def test_a_node_does_not_stand_for_election_while_it_installs_a_snapshot() -> No
     assert follower.engine.status().applied == 8
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_from_before_a_node_became_a_member_is_not_sent_to_it() -> None:
     cluster = led()
     leader = cluster[1]
@@ -290,6 +301,7 @@ def test_a_snapshot_from_before_a_node_became_a_member_is_not_sent_to_it() -> No
     assert leader.engine.wants_snapshot() == 0
 
 
+@pytest.mark.needs("native")
 def test_several_changes_pass_through_a_joint_configuration_and_out_of_it() -> None:
     cluster = led()
     assert cluster[1].engine.propose_change([(ChangeKind.ADD_LEARNER, 2), (ChangeKind.ADD_LEARNER, 3)])
@@ -302,6 +314,7 @@ def test_several_changes_pass_through_a_joint_configuration_and_out_of_it() -> N
     assert cluster[1].driver.conf == ConfState((1,), (2, 3))
 
 
+@pytest.mark.needs("native")
 def test_a_leader_that_is_removed_steps_down() -> None:
     cluster = led()
     assert cluster[1].engine.propose_change([(ChangeKind.REMOVE, 1)])
@@ -318,6 +331,7 @@ def test_a_leader_that_is_removed_steps_down() -> None:
     assert cluster.data(leader) == [b"on"]
 
 
+@pytest.mark.needs("native")
 def test_a_change_that_was_stored_before_a_restart_is_not_applied_again() -> None:
     cluster = led()
     index = cluster[1].engine.propose_change([(ChangeKind.ADD_LEARNER, 4)], joint=True)
@@ -333,6 +347,7 @@ def test_a_change_that_was_stored_before_a_restart_is_not_applied_again() -> Non
     assert member.driver.conf == conf
 
 
+@pytest.mark.needs("native")
 def test_a_read_index_tells_where_a_linearizable_read_stands() -> None:
     cluster = led()
     cluster[1].engine.propose([b"a"])
@@ -342,6 +357,7 @@ def test_a_read_index_tells_where_a_linearizable_read_stands() -> None:
     assert cluster[2].reads == [(3, b"mine")]
 
 
+@pytest.mark.needs("native")
 def test_leadership_can_be_handed_over() -> None:
     cluster = led()
     cluster[1].engine.transfer_leader(3)
@@ -350,6 +366,7 @@ def test_leadership_can_be_handed_over() -> None:
     assert cluster[1].driver.leader == 3
 
 
+@pytest.mark.needs("native")
 @pytest.mark.parametrize("data", [b"\xff\xff\xff", b"\x08"])
 def test_bytes_that_are_no_message_are_refused_and_harm_nothing(data: bytes) -> None:
     cluster = led()
@@ -358,6 +375,7 @@ def test_bytes_that_are_no_message_are_refused_and_harm_nothing(data: bytes) -> 
     assert cluster[1].engine.propose([b"a"])
 
 
+@pytest.mark.needs("native")
 def test_a_message_in_the_name_of_another_node_is_refused() -> None:
     cluster = led()
     cluster[1].engine.propose([b"a"])
@@ -369,6 +387,7 @@ def test_a_message_in_the_name_of_another_node_is_refused() -> None:
         cluster[5 - message.to].engine.step(1, [message.data])
 
 
+@pytest.mark.needs("native")
 def test_an_engine_that_broke_stays_broken() -> None:
     engine = RaftRsEngine(1, founding(1))
     with pytest.raises(Poisoned, match="applied"):
@@ -377,6 +396,7 @@ def test_an_engine_that_broke_stays_broken() -> None:
         engine.tick()
 
 
+@pytest.mark.needs("native")
 @pytest.mark.parametrize(
     ("recovered", "reason"),
     [
@@ -393,6 +413,7 @@ def test_what_contradicts_itself_is_not_started_from(recovered: Recovered, reaso
         RaftRsEngine(1, recovered)
 
 
+@pytest.mark.needs("native")
 def test_options_that_contradict_themselves_are_refused() -> None:
     with pytest.raises(UsageError, match="election"):
         RaftRsEngine(1, founding(1), RaftOptions(election_ticks=1, heartbeat_ticks=2))

@@ -86,6 +86,7 @@ def test_a_compacted_head_is_believed() -> None:
     assert partition.place(entries(1, 60)) == []
 
 
+@pytest.mark.needs("native")
 def test_a_partition_is_made_at_its_first_write_and_again_after_a_teardown() -> None:
     node = Node(MemFS())
     node.write(1, b"old", b"older")
@@ -99,6 +100,7 @@ def test_a_partition_is_made_at_its_first_write_and_again_after_a_teardown() -> 
     node.close()
 
 
+@pytest.mark.needs("native")
 def test_entries_of_a_torn_down_partition_are_no_concern_of_the_next_one() -> None:
     fs = MemFS()
     node = Node(fs)
@@ -111,6 +113,7 @@ def test_entries_of_a_torn_down_partition_are_no_concern_of_the_next_one() -> No
     again.close()
 
 
+@pytest.mark.needs("native")
 def test_a_partition_that_was_torn_down_last_does_not_come_back() -> None:
     fs = MemFS()
     node = Node(fs)
@@ -123,6 +126,7 @@ def test_a_partition_that_was_torn_down_last_does_not_come_back() -> None:
     again.close()
 
 
+@pytest.mark.needs("native")
 def test_a_teardown_that_is_cut_is_finished() -> None:
     fs, clock = CrashFS(), FakeClock()
     roster = Roster(Path("partitions"), fs=fs, clock=clock, options=SMALL)

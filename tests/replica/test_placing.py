@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from latewood.format.entry import VERSION, Action, Command, encode_command
 from latewood.kernel import pure
 from latewood.replica.native import native
 from tests.kernel.packing import Entry, appender, scan_all
+
+pytestmark = pytest.mark.needs("native")
 
 CLIENT = b"c" * 16
 

@@ -19,6 +19,8 @@ from latewood.replica.snapshot import remove_snapshots_before
 from latewood.testing import CrashFS, MemFS
 from tests.replica.node import ROOT, SMALL, Node, tally_or_log
 
+pytestmark = pytest.mark.needs("native")
+
 LIMIT, STRIDE = 3, 5
 LIMIT_CAMPAIGN = 200
 

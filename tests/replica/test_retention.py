@@ -64,10 +64,12 @@ def ends(node: Node) -> list[int]:
 # -- what a leader proposes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("native")
 def test_without_readers_and_without_a_bound_nothing_goes() -> None:
     assert proposed(log_with(COUNT), Directory()) == 0
 
 
+@pytest.mark.needs("native")
 def test_what_all_readers_have_passed_goes() -> None:
     node, directory = log_with(COUNT), Directory()
     first, second, *_ = ends(node)
@@ -81,18 +83,21 @@ def test_what_all_readers_have_passed_goes() -> None:
     assert proposed(node, directory) == ends(node)[-1] + 1
 
 
+@pytest.mark.needs("native")
 def test_a_bound_overrides_no_reader() -> None:
     node, directory = log_with(COUNT), Directory()
     directory.tell(ReaderPosition(1, "a", 0, BORN))
     assert proposed(node, directory, max_bytes=0, max_age_ms=0) == 0
 
 
+@pytest.mark.needs("native")
 def test_a_reader_of_another_life_may_want_anything() -> None:
     node, directory = log_with(COUNT), Directory()
     directory.tell(ReaderPosition(1, "a", COUNT, BORN + 1))
     assert proposed(node, directory, max_bytes=0) == 0
 
 
+@pytest.mark.needs("native")
 def test_a_silent_reader_is_left_out_if_the_policy_says_so() -> None:
     node, directory = log_with(COUNT), Directory()
     directory.tell(ReaderPosition(1, "a", COUNT, BORN), node.clock.now_ns())
@@ -102,6 +107,7 @@ def test_a_silent_reader_is_left_out_if_the_policy_says_so() -> None:
     assert proposed(node, directory, ignore_readers_silent_ms=10_000) == ends(node)[-1] + 1
 
 
+@pytest.mark.needs("native")
 def test_size_and_age_count_where_nobody_reads() -> None:
     node = log_with(COUNT)
     sealed = list(partition_of(node).sealed(with_times=True))
@@ -112,6 +118,7 @@ def test_size_and_age_count_where_nobody_reads() -> None:
     assert proposed(node, Directory(), max_age_ms=age_ms - 1) == sealed[1].end_sequence + 1
 
 
+@pytest.mark.needs("native")
 def test_the_newest_record_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that comes later begins with the first record that others have."""
     node, last = log_with(COUNT), 0
@@ -122,6 +129,7 @@ def test_the_newest_record_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert partition.first_index == 1
 
 
+@pytest.mark.needs("native")
 def test_what_was_decided_is_not_proposed_again_and_is_forgotten_with_its_partition() -> None:
     node, directory = log_with(COUNT), Directory()
     first = proposed(node, directory, max_bytes=0)
@@ -188,6 +196,7 @@ def test_positions_of_an_older_program_are_read_and_hold_everything() -> None:
 # -- what is dropped ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.needs("native")
 def test_whole_segments_below_a_mark_go_and_reading_them_says_so() -> None:
     node = log_with(COUNT)
     partition, (first, second, *_) = partition_of(node), ends(node)
@@ -202,6 +211,7 @@ def test_whole_segments_below_a_mark_go_and_reading_them_says_so() -> None:
     assert again.contents()[1][-1].payload == b"goes on"
 
 
+@pytest.mark.needs("native")
 def test_a_reader_of_the_files_of_a_node_holds_what_it_wants_there() -> None:
     node = log_with(COUNT)
     partition, (first, *_, last) = partition_of(node), ends(node)
@@ -217,6 +227,7 @@ def test_a_reader_of_the_files_of_a_node_holds_what_it_wants_there() -> None:
         assert partition.first_index > first + 2
 
 
+@pytest.mark.needs("native")
 def test_a_damaged_reader_beside_the_cluster_stops_deletion() -> None:
     node = log_with(COUNT)
     partition = partition_of(node)
@@ -227,6 +238,7 @@ def test_a_damaged_reader_beside_the_cluster_stops_deletion() -> None:
     assert partition.first_index == 1
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 def test_a_power_cut_while_records_are_dropped_loses_none_that_stay() -> None:
     fs = CrashFS(tear_bytes=4096)

@@ -11,6 +11,8 @@ from latewood.replica.routing import Committed, SegmentedStateMachine
 from latewood.testing import MemFS
 from tests.replica.node import Node
 
+pytestmark = pytest.mark.needs("native")
+
 Steps = list[tuple[str, int, int]]
 CLIENTS = (b"c" * 16, b"d" * 16)
 steps = st.lists(

@@ -14,6 +14,8 @@ from latewood.replica.founding import found_node
 from latewood.replica.node import Node
 from tests.replica.processes import free_ports
 
+pytestmark = pytest.mark.needs("native")
+
 
 def test_a_node_that_does_not_lead_answers_for_itself_alone(tmp_path: Path) -> None:
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]

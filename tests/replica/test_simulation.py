@@ -10,8 +10,6 @@ from latewood.testing.simulate_planted import LOG_ONLY, Bug
 from latewood.testing.simulate_truth import Truth, Violation
 from latewood.testing.simulate_world import Outcome
 
-pytestmark = pytest.mark.needs("native")
-
 MODEL_SEEDS: Final = range(200)
 LOG_SEEDS: Final = range(40)
 PARTS: Final = 10
@@ -32,6 +30,7 @@ OURS: Final = [
 """Those that lie in logs, partitions and recovery, not in how the engine is driven."""
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_promise_is_broken(part: int) -> None:
@@ -39,6 +38,7 @@ def test_no_promise_is_broken(part: int) -> None:
     assert not failures
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_promise_is_broken_on_a_model_of_a_disk(part: int) -> None:
@@ -46,18 +46,21 @@ def test_no_promise_is_broken_on_a_model_of_a_disk(part: int) -> None:
     assert not [run for run in runs if isinstance(run, Failure)]
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", OURS)
 def test_a_bug_of_ours_is_caught(bug: Bug) -> None:
     assert catch(bug, range(CAUGHT_MAX)) is not None
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", [bug for bug in Bug if bug not in LOG_ONLY])
 def test_a_planted_bug_is_caught_on_a_model_of_a_disk(bug: Bug) -> None:
     assert catch(bug, range(CAUGHT_MAX), "model") is not None
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["log", "model"])
 @pytest.mark.parametrize("seed", [7, 8])
@@ -78,11 +81,13 @@ def test_two_leaders_of_one_term_are_noticed() -> None:
         truth.lead(2, 5)
 
 
+@pytest.mark.needs("native")
 def test_the_command_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "4:6", "--store", "model"]) == 0
     assert capsys.readouterr().out.startswith("2 seeds, 0 broken; ")
 
 
+@pytest.mark.needs("native")
 def test_the_command_fails_if_a_planted_bug_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
     model = ["--store", "model", "--planted", "double_apply"]
     assert main(["--seeds", "1:1", *model]) == 1

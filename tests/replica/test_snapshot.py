@@ -61,6 +61,7 @@ def transfer(source: SnapshotReader, fs: MemFS) -> None:
     assert receiver.is_complete
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_stands_at_one_parent_index() -> None:
     node = leader_with_snapshot()
     with reader_of(node) as reader:
@@ -73,6 +74,7 @@ def test_a_snapshot_stands_at_one_parent_index() -> None:
     assert node.marks[2].snapshot_index == 20
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_waits_until_all_is_applied() -> None:
     node = Node(MemFS())
     with pytest.raises(UsageError, match="nothing to snapshot"):
@@ -87,6 +89,7 @@ def test_a_snapshot_waits_until_all_is_applied() -> None:
     node.snapshot()
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_that_a_crash_kept_from_being_used_is_used_by_the_next_attempt() -> None:
     fs = MemFS()
     node = Node(fs)
@@ -101,6 +104,7 @@ def test_a_snapshot_that_a_crash_kept_from_being_used_is_used_by_the_next_attemp
     assert again.marks.snapshot_global == 1
 
 
+@pytest.mark.needs("native")
 def test_a_partition_that_was_torn_down_meanwhile_needs_no_records() -> None:
     """The snapshot knows it, and peers have dropped it: it begins empty, until the teardown comes here too."""
     leader, fs = leader_with_snapshot(), MemFS()
@@ -122,6 +126,7 @@ def test_a_partition_that_was_torn_down_meanwhile_needs_no_records() -> None:
     assert list(again.contents()) == [2]
 
 
+@pytest.mark.needs("native")
 def test_records_that_nobody_has_now_are_asked_for_later() -> None:
     leader, fs = leader_with_snapshot(), MemFS()
     fresh = Node(fs)
@@ -134,6 +139,7 @@ def test_records_that_nobody_has_now_are_asked_for_later() -> None:
             install_snapshot(fresh.node, reader, pull_from(leader))
 
 
+@pytest.mark.needs("native")
 def test_a_partition_that_waits_for_its_first_record_is_not_in_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(MemFS())
     node.write(2, b"a")
@@ -153,6 +159,7 @@ def test_a_partition_that_waits_for_its_first_record_is_not_in_a_snapshot(monkey
     assert node.tallies()[4][0] == 1
 
 
+@pytest.mark.needs("native")
 def test_a_machine_that_cannot_snapshot_leaves_nothing_behind() -> None:
     node = Node(MemFS())
     node.write(2, b"a")
@@ -178,6 +185,7 @@ def test_large_states_are_cut_into_chunks(monkeypatch: pytest.MonkeyPatch) -> No
         assert reader.chunk_count == 8
 
 
+@pytest.mark.needs("native")
 def test_a_lagging_node_is_brought_to_a_snapshot() -> None:
     leader, fs = leader_with_snapshot(), MemFS()
     lagging = Node(fs)
@@ -196,6 +204,7 @@ def test_a_lagging_node_is_brought_to_a_snapshot() -> None:
     assert again.tallies() == leader.tallies()
 
 
+@pytest.mark.needs("native")
 def test_a_new_node_gets_what_retention_left_of_a_log() -> None:
     leader, fs = leader_with_snapshot(), MemFS()
     partition = leader.roster.get(1)
@@ -217,6 +226,7 @@ def test_a_new_node_gets_what_retention_left_of_a_log() -> None:
     assert Node(fs).contents()[1][0].index == first
 
 
+@pytest.mark.needs("native")
 def test_a_partition_that_was_torn_down_meanwhile_is_gone_after_an_installation() -> None:
     leader, fs = leader_with_snapshot(), MemFS()
     lagging = Node(fs)
@@ -229,6 +239,7 @@ def test_a_partition_that_was_torn_down_meanwhile_is_gone_after_an_installation(
     assert list(Node(fs).contents()) == [1, 2]
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_from_the_past_is_refused() -> None:
     leader, fs = leader_with_snapshot(), MemFS()
     ahead = Node(fs)
@@ -240,6 +251,7 @@ def test_a_snapshot_from_the_past_is_refused() -> None:
         install_snapshot(ahead.node, reader, pull_from(leader))
 
 
+@pytest.mark.needs("native")
 def test_a_transfer_goes_on_where_it_broke_off() -> None:
     leader, fs = leader_with_snapshot(), CrashFS()
     with reader_of(leader) as source:
@@ -262,6 +274,7 @@ def test_a_transfer_goes_on_where_it_broke_off() -> None:
     assert SnapshotReceiver(later, FakeClock(), DIRECTORY, 40, 1).is_complete
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @pytest.mark.parametrize("tear_bytes", [512, 4096])
 def test_a_power_cut_during_a_transfer_leaves_all_or_none(tear_bytes: int) -> None:
@@ -279,6 +292,7 @@ def test_a_power_cut_during_a_transfer_leaves_all_or_none(tear_bytes: int) -> No
         assert count > 10
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 def test_a_power_cut_during_an_installation_leaves_a_node_that_can_go_on() -> None:
     leader, fs = leader_with_snapshot(), CrashFS(tear_bytes=4096)
@@ -312,6 +326,7 @@ def test_a_power_cut_during_an_installation_leaves_a_node_that_can_go_on() -> No
     assert outcomes == {True, False}
 
 
+@pytest.mark.needs("native")
 @pytest.mark.parametrize("damage", ["flip", "swap", "drop", "other"])
 def test_damage_is_found_by_whoever_receives(damage: str) -> None:
     leader, fs = leader_with_snapshot(), MemFS()
@@ -334,6 +349,7 @@ def test_damage_is_found_by_whoever_receives(damage: str) -> None:
     assert fs.list(DIRECTORY) == []
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_without_its_end_is_none() -> None:
     leader, fs = leader_with_snapshot(), MemFS()
     with reader_of(leader) as source:
@@ -346,6 +362,7 @@ def test_a_snapshot_without_its_end_is_none() -> None:
         SnapshotReader.open(fs, DIRECTORY / "40-1")
 
 
+@pytest.mark.needs("native")
 def test_old_snapshots_go_and_a_cut_leaves_none_in_half() -> None:
     fs = CrashFS(tear_bytes=4096)
     node = leader_with_snapshot(fs)
@@ -359,6 +376,7 @@ def test_old_snapshots_go_and_a_cut_leaves_none_in_half() -> None:
         assert survivor.list(DIRECTORY) == ["41-1"]
 
 
+@pytest.mark.needs("native")
 def test_partitions_are_compacted_below_their_snapshot() -> None:
     fs = MemFS()
     node = leader_with_snapshot(fs)
@@ -380,6 +398,7 @@ def test_partitions_are_compacted_below_their_snapshot() -> None:
         Node(fs)
 
 
+@pytest.mark.needs("native")
 def test_partitions_keep_what_only_a_later_snapshot_holds() -> None:
     """The parent log begins behind the snapshot before the newest: what that one holds may go, and no more."""
     fs = MemFS()
@@ -402,6 +421,7 @@ def test_partitions_keep_what_only_a_later_snapshot_holds() -> None:
     again.close()
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_of_an_earlier_life_shortens_no_partition() -> None:
     node = Node(MemFS())
     node.write(2, *[b"one %d" % at for at in range(20)])
@@ -412,6 +432,7 @@ def test_a_snapshot_of_an_earlier_life_shortens_no_partition() -> None:
     assert [one.index for one in node.contents()[2]] == list(range(1, 21))
 
 
+@pytest.mark.needs("native")
 def test_a_log_that_gets_a_machine_is_applied_from_its_beginning() -> None:
     """Its snapshots hold no state: going on behind them would leave everything before them out."""
     fs = MemFS()
@@ -433,6 +454,7 @@ def test_a_log_that_gets_a_machine_is_applied_from_its_beginning() -> None:
         Node(fs)
 
 
+@pytest.mark.needs("native")
 def test_a_new_node_begins_behind_a_snapshot_whose_records_all_went() -> None:
     """Others have dropped all that the snapshot knows; what is newer comes by the parent log."""
     leader, fs = leader_with_snapshot(), MemFS()
@@ -454,6 +476,7 @@ def test_a_new_node_begins_behind_a_snapshot_whose_records_all_went() -> None:
     assert [(one.index, one.payload) for one in mine] == [(one.index, one.payload) for one in leader.contents()[1]]
 
 
+@pytest.mark.needs("native")
 def test_a_snapshot_of_a_partition_torn_down_since_does_not_hinder_the_others() -> None:
     fs = MemFS()
     node = leader_with_snapshot(fs)

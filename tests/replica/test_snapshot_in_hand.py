@@ -15,6 +15,8 @@ from latewood.testing import CrashFS, MemFS
 from tests.replica.node import CONF, Node
 from tests.replica.test_snapshot import DIRECTORY
 
+pytestmark = pytest.mark.needs("native")
+
 
 def begun(node: Node) -> SnapshotInHand:
     return begin_snapshot(node.machine, node.fs, DIRECTORY, 1, CONF)

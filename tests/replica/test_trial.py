@@ -21,7 +21,7 @@ from latewood.replica.trial import load_cluster
 from tests.patience import wait_until
 from tests.replica.processes import SOURCES, free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
 _TRIES: Final = 5
 
 

@@ -98,11 +98,13 @@ def live(history: History, story: Steps) -> None:
         history.check()
 
 
+@pytest.mark.needs("native")
 @given(steps)
 def test_watermarks_agree_with_every_entry_by_itself(story: Steps) -> None:
     live(History(Watermarks()), story)
 
 
+@pytest.mark.needs("native")
 @pytest.mark.slow
 @given(steps)
 def test_truncation_comes_to_the_end_once_all_is_done(story: Steps) -> None:
@@ -111,6 +113,7 @@ def test_truncation_comes_to_the_end_once_all_is_done(story: Steps) -> None:
     assert history.marks.truncatable_to() == len(history.entries)
 
 
+@pytest.mark.needs("native")
 def test_what_was_flushed_while_more_came_may_be_forgotten() -> None:
     marks = Watermarks()
     marks.record_parent_durable(9)
@@ -180,6 +183,7 @@ STORY: Steps = [
 ]
 
 
+@pytest.mark.needs("native")
 @pytest.mark.parametrize(
     "planted", [DurableRaisesApplied, HalfIsApplied, QuorumIsEnough, FlushIsForgotten, AppliedSkips]
 )
@@ -206,6 +210,7 @@ def test_a_progress_that_cannot_be_is_refused(fields: dict[str, int]) -> None:
         PartitionProgress(**fields)
 
 
+@pytest.mark.needs("native")
 def test_what_happens_out_of_order_is_refused() -> None:
     marks = Watermarks()
     with pytest.raises(AssertionError):
@@ -224,6 +229,7 @@ def test_what_happens_out_of_order_is_refused() -> None:
         marks.record_parent_durable(0)
 
 
+@pytest.mark.needs("native")
 def test_a_partition_that_is_forgotten_holds_nothing_back() -> None:
     marks = Watermarks()
     marks.record_parent_durable(5)
@@ -235,6 +241,7 @@ def test_a_partition_that_is_forgotten_holds_nothing_back() -> None:
     assert marks.applied_floor() == 2
 
 
+@pytest.mark.needs("native")
 @given(st.lists(st.tuples(st.integers(0, 1 << 63), st.integers(1, 9)), max_size=40), st.integers(0, 40))
 def test_what_is_folded_stays_in_the_order_in_which_it_came(placed: list[tuple[int, int]], through: int) -> None:
     """A story that is told again goes the same way."""

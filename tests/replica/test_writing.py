@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from latewood.format.entry import Action, decode_commands
 from latewood.replica.answers import CLIENTS_MAX
 from latewood.replica.bundle import ENTRY_BYTES_MAX
@@ -11,6 +13,8 @@ from latewood.replica.replies import Refused
 from latewood.replica.writing import Writer, WriteRequest
 from latewood.testing import MemFS
 from tests.replica.node import Node
+
+pytestmark = pytest.mark.needs("native")
 
 CLIENT = b"c" * 16
 

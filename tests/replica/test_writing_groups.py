@@ -4,6 +4,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from latewood.replica.writing import Writer, WriteRequest
 from latewood.testing import MemFS
 from tests.replica.groups import Part, group_of
 from tests.replica.node import Node
+
+pytestmark = pytest.mark.needs("native")
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,12 @@ import pytest
 from tests.scenarios.replica_rules import COMMANDS
 from tests.scenarios.runner import cases, failures, run
 
-FILES: Final = [Path(__file__).with_name(f"{name}.txt") for name in ("admission", "quorum", "watermarks")]
+HERE: Final = Path(__file__).parent
+FILES: Final = [
+    pytest.param(HERE / "admission.txt", marks=pytest.mark.needs("native")),
+    HERE / "quorum.txt",
+    pytest.param(HERE / "watermarks.txt", marks=pytest.mark.needs("native")),
+]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -21,7 +21,7 @@ DRIVER = Path(__file__).with_name("sink_cluster.py")
 START_S = 90
 WORKERS = ("127.0.0.2", "127.0.0.3")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("java"), pytest.mark.timeout(600)]
 
 
 def free_port() -> int:

