@@ -54,12 +54,14 @@ impl Client {
     /// Add a request behind all others.
     fn follow(&mut self, request: u64, (start, stop): Run) {
         let each = stop.saturating_sub(start);
-        if let Some((first, begin, of_each, count)) = self.stretches.back_mut()
-            && (first.wrapping_add(*count), begin.wrapping_add(*count * *of_each), *of_each) == (request, start, each)
-        {
-            *count += 1;
-        } else {
-            self.stretches.push_back((request, start, each, 1));
+        match self.stretches.back_mut() {
+            Some((first, begin, of_each, count))
+                if (first.wrapping_add(*count), begin.wrapping_add(*count * *of_each), *of_each)
+                    == (request, start, each) =>
+            {
+                *count += 1;
+            }
+            _ => self.stretches.push_back((request, start, each, 1)),
         }
     }
 

@@ -138,7 +138,8 @@ impl Core {
         if size > self.grant.limit.saturating_sub(state.offset) {
             return -1;
         }
-        let sequence = state.sequence.cast_signed();
+        #[allow(clippy::cast_possible_wrap, reason = "it is at most SEQUENCE_MAX")]
+        let sequence = state.sequence as i64;
         self.staged = None; // Whoever staged it was interrupted before it wrote a byte.
         let segment = self.segment.as_ref().expect("nothing is allowed after release");
         let packed = self.progress.pack((segment, 0), self.interval, (payload, size), [timestamp_ns, ext_id]);
@@ -265,7 +266,7 @@ impl Appender {
         max_ext_id: u64,
     ) -> PyResult<Self> {
         let segment = Writable::new(buffer)?;
-        if offset.0 > segment.region().len() || !offset.0.is_multiple_of(8) || interval == 0 {
+        if offset.0 > segment.region().len() || offset.0 % 8 != 0 || interval == 0 {
             return Err(PyValueError::new_err("an offset outside the buffer or not a multiple of 8, or no interval"));
         }
         if sequence > SEQUENCE_MAX {

@@ -195,13 +195,10 @@ impl Ends {
 
     /// Where payload `index` begins, or where the one before it ends.  Negative ones come out larger than any data.
     #[inline]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "64-bit machines")]
+    #[allow(clippy::cast_possible_truncation, reason = "64-bit machines")]
+    #[allow(clippy::cast_possible_wrap, clippy::cast_sign_loss, reason = "offsets of 32 bits are signed")]
     pub fn get(&self, index: usize) -> usize {
-        if self.wide {
-            self.region.load64(index * 8) as usize
-        } else {
-            self.region.load32(index * 4).cast_signed() as usize
-        }
+        if self.wide { self.region.load64(index * 8) as usize } else { self.region.load32(index * 4) as i32 as usize }
     }
 
     /// How far from `start` there is room, having looked that the payloads lie inside the data.

@@ -81,8 +81,9 @@ fn as_key(object: Bound<'_, PyAny>, bytes_max: usize) -> PyResult<Option<Bound<'
 }
 
 /// Where a key belongs: its hash as a signed number, modulo the number of shards, never negative.
+#[allow(clippy::cast_possible_wrap, reason = "the hash is taken as a signed number")]
 fn shard_of(key: &[u8], shards: i64, seed: u64) -> i64 {
-    if shards == 1 { 0 } else { xxh64(key, seed).cast_signed().rem_euclid(shards) }
+    if shards == 1 { 0 } else { (xxh64(key, seed) as i64).rem_euclid(shards) }
 }
 
 /// Who gets what: a place for each record, and the shard and its share at each place.
@@ -96,7 +97,8 @@ impl Plan {
     fn new<'a>(records: impl Iterator<Item = (Option<&'a [u8]>, usize)>, count: u32, turn: u64, seed: u64) -> Self {
         let mut place_of: Vec<Option<usize>> = vec![None; count as usize];
         let mut plan = Self { places: Vec::with_capacity(records.size_hint().0), shares: Vec::new() };
-        let (count, mut turn) = (i64::from(count), (turn % u64::from(count)).cast_signed());
+        #[allow(clippy::cast_possible_wrap, reason = "a shard is below a u32")]
+        let (count, mut turn) = (i64::from(count), (turn % u64::from(count)) as i64);
         for (key, value_bytes) in records {
             let shard = key.map_or(turn, |key| shard_of(key, count, seed));
             if key.is_none() {

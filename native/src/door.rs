@@ -73,9 +73,8 @@ impl Door {
             number(ext_id)?.zip(number(timestamp_ns)?).map(|(ext_id, time)| (ext_id.unwrap_or(0), time))
         };
         let may_pass = |time: Option<u64>| !durable && (time.is_some() || self.has_time.load(Ordering::Relaxed));
-        if let Some((ext_id, timestamp_ns)) = numbers.filter(|(_, time)| may_pass(*time))
-            && let Some(appender) = self.appender(py)
-        {
+        let numbers = numbers.filter(|(_, time)| may_pass(*time));
+        if let Some(((ext_id, timestamp_ns), appender)) = numbers.and_then(|found| Some((found, self.appender(py)?))) {
             match appender.get().append(py, payload, ext_id, timestamp_ns) {
                 Ok(sequence) if sequence >= 0 => return Ok(sequence),
                 Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),

@@ -50,7 +50,7 @@ impl Region {
     /// The bytes of any C-contiguous buffer; TypeError otherwise.  An unaligned one is copied.
     pub fn readable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let region = Self::export(object)?;
-        if region.base.addr().is_multiple_of(WORD) {
+        if region.base.addr() % WORD == 0 {
             return Ok(region);
         }
         let mut words = vec![0_u64; region.bytes.div_ceil(WORD)];
@@ -116,7 +116,7 @@ impl Region {
     #[inline]
     pub fn acquire_four(&self, offset: usize, stride: usize) -> [u64; 4] {
         let place = self.at(offset, 3 * stride + 8);
-        assert!(place.cast::<u64>().is_aligned() && stride.is_multiple_of(WORD), "unaligned word");
+        assert!(place.cast::<u64>().is_aligned() && stride % WORD == 0, "unaligned word");
         // SAFETY: the last of them is inside the buffer, all are aligned, and only accessed atomically while shared.
         std::array::from_fn(|lane| unsafe {
             AtomicU64::from_ptr(place.add(lane * stride).cast()).load(Ordering::Acquire)
@@ -153,7 +153,7 @@ impl Writable {
         if matches!(&region.hold, Hold::Buffer(buffer) if buffer.readonly()) {
             return Err(PyTypeError::new_err("a writable bytes-like object is required"));
         }
-        if !region.base.addr().is_multiple_of(WORD) {
+        if region.base.addr() % WORD != 0 {
             return Err(PyValueError::new_err("the buffer's memory is not aligned to 8 bytes"));
         }
         Ok(Self(region))
@@ -220,7 +220,9 @@ unsafe fn exact_bytes<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
             return None;
         }
         let start = ffi::PyBytes_AsString(object).cast::<u8>();
-        Some(std::slice::from_raw_parts(start, ffi::Py_SIZE(object).cast_unsigned()))
+        #[allow(clippy::cast_sign_loss, reason = "a size is never negative")]
+        let size = ffi::Py_SIZE(object) as usize;
+        Some(std::slice::from_raw_parts(start, size))
     }
 }
 
@@ -243,9 +245,10 @@ pub fn with_bytes<R>(
     let mut ahead = [ptr::null_mut(); AHEAD];
     'all: for start in range.clone().step_by(AHEAD) {
         let ahead = &mut ahead[..AHEAD.min(range.end - start)];
-        for (index, item) in (start..).zip(ahead.iter_mut()) {
+        #[allow(clippy::cast_possible_wrap, reason = "no container has more items than an isize counts")]
+        for (index, item) in (start as ffi::Py_ssize_t..).zip(ahead.iter_mut()) {
             // SAFETY: a checked call; the reference is borrowed from `items`, which nobody changes before the return.
-            *item = unsafe { get(items.as_ptr(), index.cast_signed()) };
+            *item = unsafe { get(items.as_ptr(), index) };
             prefetch(*item);
         }
         for &item in &*ahead {
@@ -413,6 +416,15 @@ impl<T> GilCell<T> {
     }
 }
 
+/// Whole chunks of `N` bytes, and what is left: `slice::as_chunks`, which Rust has from 1.88 on.
+#[inline]
+pub fn chunks<const N: usize>(bytes: &[u8]) -> (&[[u8; N]], &[u8]) {
+    let count = bytes.len() / N;
+    let (whole, rest) = bytes.split_at(count * N);
+    // SAFETY: `whole` is `count * N` bytes, an array has no padding and no alignment, and the answer borrows `bytes`.
+    (unsafe { std::slice::from_raw_parts(whole.as_ptr().cast(), count) }, rest)
+}
+
 /// CRC-32C of two words and a tail, extended from `seed`.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "measured: what is left of it is a test and a call")]
@@ -430,17 +442,24 @@ pub fn crc32c(seed: u32, words: [u64; 2], tail: &[u8]) -> u32 {
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 768;
 
+/// `crc32c` of a short tail.  Plain loops, here and below: a closure is not compiled with the feature, and would be called
+/// for each word.
+///
+/// # Safety
+/// The processor has SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-#[allow(clippy::cast_possible_truncation, reason = "the instruction leaves the upper half zero")]
-fn crc32c_short(seed: u32, words: [u64; 2], tail: &[u8]) -> u32 {
-    use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32, _mm_crc32_u64};
-    let sum = _mm_crc32_u64(_mm_crc32_u64(u64::from(!seed), words[0]), words[1]);
-    let (words, tail) = tail.as_chunks::<8>();
-    let sum = words.iter().fold(sum, |sum, word| _mm_crc32_u64(sum, u64::from_le_bytes(*word)));
-    let (halves, tail) = tail.as_chunks::<4>();
-    let sum = halves.iter().fold(sum as u32, |sum, half| _mm_crc32_u32(sum, u32::from_le_bytes(*half)));
-    !tail.iter().fold(sum, |sum, byte| _mm_crc32_u8(sum, *byte))
+unsafe fn crc32c_short(seed: u32, words: [u64; 2], tail: &[u8]) -> u32 {
+    use std::arch::x86_64::_mm_crc32_u64;
+    let (more, tail) = chunks::<WORD>(tail);
+    // SAFETY: the caller vouches for the feature.
+    unsafe {
+        let mut sum = _mm_crc32_u64(_mm_crc32_u64(u64::from(!seed), words[0]), words[1]);
+        for word in more {
+            sum = _mm_crc32_u64(sum, u64::from_le_bytes(*word));
+        }
+        crc32c_rest(sum, tail)
+    }
 }
 
 /// CRC-32C of four stretches of `bytes` each, `stride` apart, all extended from one seed.  Side by side they take as
@@ -456,46 +475,59 @@ pub fn crc32c_four(region: &Region, offset: usize, stride: usize, bytes: usize, 
     std::array::from_fn(|lane| crc32c::crc32c_append(seed, &all[lane * stride..][..bytes]))
 }
 
+/// `crc32c_four` of short stretches.
+///
+/// # Safety
+/// The processor has SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn crc32c_four_short(all: &[u8], stride: usize, bytes: usize, seed: u32) -> [u32; 4] {
+unsafe fn crc32c_four_short(all: &[u8], stride: usize, bytes: usize, seed: u32) -> [u32; 4] {
     use std::arch::x86_64::_mm_crc32_u64;
-    // Plain loops: a closure is not compiled with the feature, and would be called for each word.
-    let words = bytes / 8;
+    let words = bytes / WORD;
     let (a, b) = (&all[..bytes], &all[stride..][..bytes]);
     let (c, d) = (&all[2 * stride..][..bytes], &all[3 * stride..][..bytes]);
-    let (aw, bw) = (&a.as_chunks::<8>().0[..words], &b.as_chunks::<8>().0[..words]);
-    let (cw, dw) = (&c.as_chunks::<8>().0[..words], &d.as_chunks::<8>().0[..words]);
+    let (aw, bw) = (&chunks::<WORD>(a).0[..words], &chunks::<WORD>(b).0[..words]);
+    let (cw, dw) = (&chunks::<WORD>(c).0[..words], &chunks::<WORD>(d).0[..words]);
     let mut sums = [u64::from(!seed); 4];
-    for at in 0..words {
-        sums[0] = _mm_crc32_u64(sums[0], u64::from_le_bytes(aw[at]));
-        sums[1] = _mm_crc32_u64(sums[1], u64::from_le_bytes(bw[at]));
-        sums[2] = _mm_crc32_u64(sums[2], u64::from_le_bytes(cw[at]));
-        sums[3] = _mm_crc32_u64(sums[3], u64::from_le_bytes(dw[at]));
+    let done = words * WORD;
+    // SAFETY: the caller vouches for the feature.
+    unsafe {
+        for at in 0..words {
+            sums[0] = _mm_crc32_u64(sums[0], u64::from_le_bytes(aw[at]));
+            sums[1] = _mm_crc32_u64(sums[1], u64::from_le_bytes(bw[at]));
+            sums[2] = _mm_crc32_u64(sums[2], u64::from_le_bytes(cw[at]));
+            sums[3] = _mm_crc32_u64(sums[3], u64::from_le_bytes(dw[at]));
+        }
+        [
+            crc32c_rest(sums[0], &a[done..]),
+            crc32c_rest(sums[1], &b[done..]),
+            crc32c_rest(sums[2], &c[done..]),
+            crc32c_rest(sums[3], &d[done..]),
+        ]
     }
-    let done = words * 8;
-    [
-        crc32c_rest(sums[0], &a[done..]),
-        crc32c_rest(sums[1], &b[done..]),
-        crc32c_rest(sums[2], &c[done..]),
-        crc32c_rest(sums[3], &d[done..]),
-    ]
 }
 
 /// Finish a sum with what is left of a word.
+///
+/// # Safety
+/// The processor has SSE 4.2.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
 #[allow(clippy::cast_possible_truncation, reason = "the instruction leaves the upper half zero")]
-fn crc32c_rest(sum: u64, rest: &[u8]) -> u32 {
+#[allow(unused_unsafe, reason = "from Rust 1.87 on these instructions are safe functions")]
+unsafe fn crc32c_rest(sum: u64, rest: &[u8]) -> u32 {
     use std::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u32};
-    let (halves, tail) = rest.as_chunks::<4>();
+    let (halves, tail) = chunks::<4>(rest);
     let mut sum = sum as u32;
-    for half in halves {
-        sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
-    }
-    for byte in tail {
-        sum = _mm_crc32_u8(sum, *byte);
+    // SAFETY: the caller vouches for the feature.
+    unsafe {
+        for half in halves {
+            sum = _mm_crc32_u32(sum, u32::from_le_bytes(*half));
+        }
+        for byte in tail {
+            sum = _mm_crc32_u8(sum, *byte);
+        }
     }
     !sum
 }
@@ -506,7 +538,9 @@ pub fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the answer is written into `now`, which lives until the call returns.  This clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    u64::try_from(now.tv_sec).map_or(0, |seconds| seconds * 1_000_000_000 + now.tv_nsec.cast_unsigned())
+    #[allow(clippy::cast_sign_loss, reason = "from 0 to 999,999,999")]
+    let nanoseconds = now.tv_nsec as u64;
+    u64::try_from(now.tv_sec).map_or(0, |seconds| seconds * 1_000_000_000 + nanoseconds)
 }
 
 /// Sleep while `word` holds `expected`, at most `timeout_ns`.

@@ -56,9 +56,10 @@ impl<'py> RecordType<'py> {
     }
 }
 
+#[allow(clippy::cast_possible_wrap, reason = "an offset in a small struct")]
 const fn member(name: &'static CStr, type_code: c_int, offset: usize, doc: &'static CStr) -> ffi::PyMemberDef {
     let (name, doc) = (name.as_ptr(), doc.as_ptr());
-    ffi::PyMemberDef { name, type_code, offset: offset.cast_signed(), flags: ffi::Py_READONLY, doc }
+    ffi::PyMemberDef { name, type_code, offset: offset as ffi::Py_ssize_t, flags: ffi::Py_READONLY, doc }
 }
 
 fn members() -> [ffi::PyMemberDef; 5] {

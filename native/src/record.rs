@@ -11,7 +11,7 @@
 //! last: 0 means that nothing is committed here, so a sum of 0 is stored as 0xFFFFFFFF.  A length of 0xFFFFFFFF with
 //! a mark means that the segment was sealed here.
 
-use crate::memory::{Region, Writable, crc32c};
+use crate::memory::{Region, Writable, chunks, crc32c};
 
 #[cfg(target_endian = "big")]
 compile_error!("the format is little-endian, and so must be the machine");
@@ -79,7 +79,7 @@ pub fn timestamp_ns(region: &Region, offset: usize) -> u64 {
 /// Append time and caller's id of a committed record.
 #[inline]
 pub fn words(region: &Region, offset: usize) -> [u64; 2] {
-    let (words, _) = region.slice(offset + TIMESTAMP, 16).as_chunks::<8>();
+    let (words, _) = chunks::<8>(region.slice(offset + TIMESTAMP, 16));
     [u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1])]
 }
 

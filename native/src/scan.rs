@@ -64,7 +64,7 @@ impl Window {
 
     /// The records from a multiple of 8 on.
     pub fn aligned(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Self> {
-        if !offset.0.is_multiple_of(8) {
+        if offset.0 % 8 != 0 {
             return Err(PyValueError::new_err("the offset is not a multiple of 8"));
         }
         Self::new(buffer, offset, limit)
@@ -251,7 +251,7 @@ pub fn index_records<'py>(
     for ordinal in 0..count {
         let Ok(header) = window.peek(offset) else { break };
         max = max.max(record::timestamp_ns(&window.region, offset));
-        if ordinal.is_multiple_of(interval) {
+        if ordinal % interval == 0 {
             entries.extend_from_slice(&(offset as u64).to_le_bytes());
             entries.extend_from_slice(&max.to_le_bytes());
         }

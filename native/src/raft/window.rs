@@ -260,9 +260,8 @@ impl Storage for Window {
         if low >= self.window_first() {
             return Ok(limited(self.entries.range(place(self.window_first())..).take(count), bytes_max));
         }
-        if let Some(first) = self.lent.first().map(|entry| entry.index)
-            && (first..first + self.lent.len() as u64).contains(&low)
-        {
+        let lent = |first: &u64| (*first..*first + self.lent.len() as u64).contains(&low);
+        if let Some(first) = self.lent.first().map(|entry| entry.index).filter(lent) {
             return Ok(limited(self.lent[place(first)..].iter().take(count), bytes_max));
         }
         if !context.can_async() {
