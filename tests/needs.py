@@ -133,7 +133,9 @@ def _failure(*command: str) -> str:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return f"there is no {command[0]}"
-    return (done.stderr.strip() or f"{command[0]} ended with {done.returncode}") if done.returncode else ""
+    if done.returncode == 0:
+        return ""
+    return next(iter(done.stderr.strip().splitlines()), f"{command[0]} ended with {done.returncode}")
 
 
 # -- the tables ------------------------------------------------------------------------------------------

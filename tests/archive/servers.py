@@ -73,7 +73,8 @@ def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on, nor on those 10,000 above, where SeaweedFS puts its gRPC."""
     found: list[int] = []
     with ExitStack() as held:
-        start = os.getpid() % len(_PORTS_WITH_GRPC)
+        # Processes of one run have numbers in a row: each begins far from the others, for a server binds only later.
+        start = os.getpid() * 101 % len(_PORTS_WITH_GRPC)
         for port in [*_PORTS_WITH_GRPC[start:], *_PORTS_WITH_GRPC[:start]]:
             try:
                 for number in (port, port + _GRPC_DISTANCE):
