@@ -5,12 +5,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from examples.demo import story
+from examples.demo import pipeline, story
 from examples.demo.__main__ import main
 from examples.demo.events import Event, PageTally, problems, tally
 from examples.demo.pipeline import Totals
@@ -55,22 +56,66 @@ def without_java(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return tell(tmp_path_factory.mktemp("demo"), PATH=str(hidden), JAVA_HOME="", PYTHONPATH=where)
 
 
+def missing(told: Told) -> str:
+    """What the table of a demo says of Spark, which exits 1 and has no more to complain of."""
+    assert told.result.returncode == 1, told.result.stdout + told.result.stderr
+    (wrong,) = told.result.stderr.splitlines()
+    assert wrong.startswith("WRONG: nothing was added up by a stream")
+    assert not told.result.stdout.startswith("Spark")
+    row = re.search(r"^Spark +none +(.*)$", told.result.stdout, re.MULTILINE)
+    assert row
+    return row[1]
+
+
 def test_the_demo_loses_nothing(without_java: Told) -> None:
     result = without_java.result
-    assert result.returncode == 0, result.stdout + result.stderr
     assert re.search(r"^lost +0$", result.stdout, re.MULTILINE)
     assert re.search(r"^generator killed with -9 +1 ", result.stdout, re.MULTILINE)
     assert re.search(r"^read by billing +[0-9,]+ +each once, in order$", result.stdout, re.MULTILINE)
 
 
-def test_without_java_one_line_says_what_is_missing(without_java: Told) -> None:
-    first, *rest = without_java.result.stdout.splitlines()
-    assert first.startswith("without Spark: Spark needs Java 17 or 21")
-    assert not any("Java" in line for line in rest)
+def test_a_demo_without_java_says_so_at_its_end_and_exits_1(without_java: Told) -> None:
+    row = missing(without_java)
+    assert row.startswith("Spark needs Java 17 or 21, and none was found")
+    assert "pip install 'latewood[spark,java]'" in row
 
 
-def test_the_demo_says_nothing_on_stderr_without_a_terminal(without_java: Told) -> None:
-    assert not without_java.result.stderr
+@pytest.mark.slow
+def test_a_demo_whose_java_breaks_while_spark_starts_tells_it_in_one_line(tmp_path: Path) -> None:
+    binary = tmp_path / "java" / "bin" / "java"
+    binary.parent.mkdir(parents=True)
+    binary.write_text(
+        """#!/bin/sh\ncase "$*" in *-version) echo 'openjdk version "21.0.8"' >&2 ;; *) exit 3 ;; esac\n"""
+    )
+    binary.chmod(0o755)
+    row = missing(tell(tmp_path, JAVA_HOME=str(tmp_path / "java")))
+    assert row.startswith("`latewood spark doctor` may say why Spark does not start ([JAVA_GATEWAY_EXITED]")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["catch_up", "begin", "end", "totals"])
+def test_a_demo_whose_spark_fails_in_the_middle_goes_on_without(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as in tests/spark: tests without a JVM need none of it
+
+    def fail(*_: Any) -> None:
+        raise PySparkException("the worker is gone")
+
+    def nothing(*_: Any) -> None:
+        """Spark does as it is told."""
+
+    for name in ("catch_up", "begin", "end", "forget", "tally", "totals", "segments"):
+        monkeypatch.setattr(pipeline.Stream, name, fail if name == part else nothing)
+    monkeypatch.setattr(story, "start_session", lambda _: SimpleNamespace(stop=fail))
+    monkeypatch.setattr(sys, "argv", ["demo", "--short", "--output", str(tmp_path)])
+    assert main() == 1
+    said = capfd.readouterr()
+    assert re.search(r"^Spark +none +Spark failed while .* \(the worker is gone\)$", said.out, re.MULTILINE)
+    assert re.search(r"^lost +0$", said.out, re.MULTILINE)
+    assert said.err.splitlines() == [
+        "WRONG: nothing was added up by a stream, or counted with SQL, to the end: Spark is missing"
+    ]
 
 
 def test_the_demo_draws_every_tier_and_reader(without_java: Told) -> None:
@@ -102,6 +147,10 @@ def test_the_demo_adds_up_exactly_once_on_spark(tmp_path: Path) -> None:
     assert not {name for name in left if name.startswith("latewood-")}
 
 
+def no_session(_: Path) -> Any:
+    raise pipeline.SparkFailed("not wanted here")
+
+
 @pytest.mark.slow
 def test_a_demo_that_lost_an_acknowledged_batch_exits_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -111,7 +160,7 @@ def test_a_demo_that_lost_an_acknowledged_batch_exits_1(
         return run._replace(acknowledged=run.acknowledged + BATCH)
 
     monkeypatch.setattr(story, "run_generator", boastful)
-    monkeypatch.setattr(story, "start_session", lambda _: "not wanted here")
+    monkeypatch.setattr(story, "start_session", no_session)
     monkeypatch.setattr(sys, "argv", ["demo", "--short", "--output", str(tmp_path)])
     assert main() == 1
     assert "WRONG: run 1: 3,200 events were acknowledged, and 3,000 of them are there" in capfd.readouterr().err

@@ -169,10 +169,10 @@ class Setup:
 
     def _build_problem(self, cargo: str, environment: Mapping[str, str]) -> str:
         """Build again by cargo alone, since pip keeps what cargo said to itself."""
+        as_pip_does = {**environment, "PYO3_BUILD_EXTENSION_MODULE": "1"}  # Else it is linked with libpython.
+        build: list[str | Path] = [cargo, "build", "--release", "--manifest-path", ROOT / "native" / "Cargo.toml"]
         try:
-            self.phases.run(
-                [cargo, "build", "--release", "--manifest-path", ROOT / "native" / "Cargo.toml"], environment
-            )
+            self.phases.run(build, as_pip_does)
         except SetupError:
             if shutil.which("cc") is None:
                 return "because there is no C compiler, cc, which links it: install gcc and the headers of libc"

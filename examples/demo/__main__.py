@@ -5,7 +5,8 @@
 A generator appends events to a store, is killed with -9 in mid-flight, and goes on; a reader follows it all the while.
 Jobs move what is sealed into Parquet chunks, into an archive (a directory; an object store works the same) and off this
 disk.  Spark adds the events up as they come, exactly once, into a second database, and then counts everything with SQL
-over the one table.  What it finds is compared with what the generator was told is durable: exits 1 if that differs.
+over the one table.  What it finds is compared with what the generator was told is durable: exits 1 if that differs, or
+if Spark does not start or fails; the rest of the story is told without it.
 
 Needs some 200 MB in the temporary directory and removes what it put there, unless it is told to keep it.
 """
@@ -30,7 +31,7 @@ def report(outcome: Outcome) -> Iterator[str]:
     acknowledged, found = sum(outcome.acknowledged.values()), outcome.tally
     lost = acknowledged - sum(run.found for run in found.runs.values())
     slowest = max(run.opened_ms for run in outcome.runs.values())
-    rows: list[tuple[str, int, str]] = [
+    rows: list[tuple[str, int | str, str]] = [
         ("generator killed with -9", sum(run.was_killed for run in outcome.runs.values()), "time, in mid-flight"),
         ("slowest reopening", round(slowest), "ms"),
         ("acknowledged", acknowledged, "events"),
@@ -45,6 +46,8 @@ def report(outcome: Outcome) -> Iterator[str]:
     for tier, chunks, size in outcome.tiers:
         where = "in chunks on this disk" if tier == "local" else "in the archive"
         rows.append((where, chunks, f"chunk{'' if chunks == 1 else 's'}, {format_size(size)}"))
+    if outcome.missing is not None:
+        rows.append(("Spark", "none", outcome.missing))
     yield from aligned(rows)
     yield ""
     yield from aligned([("page", "events", "cents"), *((page, *one) for page, one in sorted(found.pages.items()))])
@@ -79,8 +82,6 @@ def main() -> int:
         progress.show("")
         if not chosen.keep:
             shutil.rmtree(home)
-    if outcome.missing:
-        print(f"without Spark: {outcome.missing}")
     print("\n".join(report(outcome)))
     print(f"\npicture: {picture}" + (f"\nstore: {home / 'lake'}" if chosen.keep else ""))
     wrong = outcome.problems()

@@ -29,14 +29,32 @@ class Totals(NamedTuple):
     """Batches that Spark had to do again, because it forgot that they were done."""
 
 
-def start_session(home: Path) -> "SparkSession | str":
-    """Return a session, or one line that says what is missing.  What the JVM has to say goes to a file in `home`."""
-    try:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+class SparkFailed(Exception):
+    """Spark cannot be had, or did not do what it was asked for.  Its text is one sentence."""
 
-        import latewood.spark  # noqa: PLC0415 - the demo goes on without
+
+@contextmanager
+def told_in_one_line(what: str) -> Iterator[None]:
+    """Have whatever Spark raises in the block come as `SparkFailed`."""
+    from latewood.spark.engine import SPARK_ERRORS, reason_of  # noqa: PLC0415 - the demo goes on without
+
+    try:
+        yield
+    except (*SPARK_ERRORS, OSError) as error:  # The latter when its JVM is gone.
+        raise SparkFailed(f"{what} ({reason_of(error)})") from error
+
+
+def start_session(home: Path) -> "SparkSession":
+    """Return a session.  What the JVM has to say goes to a file in `home`.
+
+    Raises:
+        SparkFailed: it does not start, or is not installed.
+    """
+    try:
+        import latewood.spark  # noqa: PLC0415 - as above
+        import latewood.spark.engine  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
-        return f"{error.name} is not installed: pip install 'latewood[spark]'"
+        raise SparkFailed(f"{error.name} is not installed: pip install 'latewood[spark]'") from error
     settings = {
         "spark_local_dir": home / "spark",
         "spark_sql_warehouse_dir": home / "warehouse",
@@ -45,13 +63,10 @@ def start_session(home: Path) -> "SparkSession | str":
         "spark_log_level": "ERROR",
     }
     try:
-        with _quiet(home / "spark.log"):
-            spark = latewood.spark.session("latewood-demo", **settings)
+        with told_in_one_line("`latewood spark doctor` may say why Spark does not start"), _quiet(home / "spark.log"):
+            return latewood.spark.session("latewood-demo", **settings)
     except NotFoundError as error:
-        return str(error)
-    except PySparkException as error:
-        return f"Spark does not start ({str(error).splitlines()[0]}): `latewood spark doctor` says why"
-    return spark
+        raise SparkFailed(str(error)) from error
 
 
 class Stream:
@@ -59,21 +74,22 @@ class Stream:
 
     def __init__(self, spark: "SparkSession", lake: Path, home: Path, batch: int) -> None:
         self._spark, self._lake, self._checkpoint, self._batch = spark, lake, home / "checkpoint", batch
+        self._along: StreamingQuery | None = None
         self.replayed = 0
 
     def catch_up(self) -> None:
         """Read all that is there now, and end."""
         self._start(availableNow=True).awaitTermination()
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Read along as long as the block runs, and then to the end."""
-        query = self._start(processingTime="500 milliseconds")
-        try:
-            yield
-            query.processAllAvailable()
-        finally:
-            query.stop()
+    def begin(self) -> None:
+        """Read along from now on."""
+        self._along = self._start(processingTime="500 milliseconds")
+
+    def end(self) -> None:
+        """Read what is there, and read along no more."""
+        if self._along:
+            self._along.processAllAvailable()
+            self._along.stop()
 
     def forget(self) -> None:
         """Have Spark believe that its last batch was never done, as if the driver had died a moment too early."""

@@ -8,16 +8,21 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from examples.demo.events import Tally, problems, tally
-from examples.demo.pipeline import Stream, Totals, start_session
+from examples.demo.pipeline import SparkFailed, Stream, Totals, start_session, told_in_one_line
 from examples.demo.processes import DATABASE, Follower, Run, follower, run_generator
 from latewood.cli.store_figures import TierFigures, live_chunks, tier_figures
 from latewood.runtime import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 SHARDS: Final = 2
 AUDITED: Final = 0.35
@@ -51,7 +56,7 @@ class Outcome:
     segments: list[tuple[Any, ...]] = field(default_factory=list)
     tiers: list[TierFigures] = field(default_factory=list)
     missing: str | None = None
-    """Why there was no Spark."""
+    """Why there was no Spark, or none to the end."""
 
     @property
     def acknowledged(self) -> Mapping[int, int]:
@@ -66,6 +71,8 @@ class Outcome:
             wrong.append(f"billing has read {self.read:,} events, and {self.tally.events:,} are there")
         if self.totals is not None and self.totals.pages != self.tally.pages:
             wrong.append(f"the stream has added up {dict(self.totals.pages)}, and there are {dict(self.tally.pages)}")
+        if self.missing is not None:
+            wrong.append("nothing was added up by a stream, or counted with SQL, to the end: Spark is missing")
         return wrong
 
 
@@ -94,7 +101,7 @@ class Story:
         """Play every act."""
         self._make_store()
         with follower(self.lake) as billing, self._spark_beside(self._first_acts):
-            self._catch_up("the stream reads what is in the archive")
+            self._on_spark("the stream reads what is in the archive", Stream.catch_up)
             self._stream_along()
             self._move("flush", "checkpoint", "archive")
             self._generate("the generator goes on")
@@ -117,17 +124,34 @@ class Story:
         """Start Spark, which takes a while, and play an act meanwhile; Spark ends with the block."""
         with ThreadPoolExecutor(1, "act") as stage:
             played = stage.submit(act)
-            spark = start_session(self.home)
+            spark = self._start_spark()
             try:
                 played.result()
-                if isinstance(spark, str):
-                    self.outcome.missing = spark
-                else:
-                    self._stream = Stream(spark, self.lake, self.home, self.size.batch)
+                self._stream = Stream(spark, self.lake, self.home, self.size.batch) if spark else None
                 yield
             finally:
-                if not isinstance(spark, str):
-                    spark.stop()
+                if spark:
+                    with suppress(SparkFailed), told_in_one_line("Spark does not end"):
+                        spark.stop()
+
+    def _start_spark(self) -> "SparkSession | None":
+        try:
+            return start_session(self.home)
+        except SparkFailed as error:
+            self.outcome.missing = str(error)
+            return None
+
+    def _on_spark(self, what: str, act: Callable[[Stream], T]) -> T | None:
+        """Do something on Spark; if that fails the demo goes on without it, and says so at its end."""
+        if self._stream is None:
+            return None
+        self.progress.show(what)
+        try:
+            with told_in_one_line(f"Spark failed while {what}"):
+                return act(self._stream)
+        except SparkFailed as error:
+            self.outcome.missing, self._stream = str(error), None
+            return None
 
     def _first_acts(self) -> None:
         """The generator is killed with -9 in mid-flight, and goes on; all that it wrote goes to the archive alone."""
@@ -148,18 +172,13 @@ class Story:
             with Store.open(self.lake) as store:
                 store.run_job(kind, DATABASE, **{"flush": {"seal": True}, "evict": {"now": True}}.get(kind, {}))
 
-    def _catch_up(self, what: str) -> None:
-        if self._stream:
-            self.progress.show(what)
-            self._stream.catch_up()
-
     def _stream_along(self) -> None:
         """Have the stream read while the generator writes, forget what it did, and go on."""
-        with self._stream.running() if self._stream else nullcontext():
-            self._generate("the generator writes, and the stream reads along")
-        if self._stream:
-            self._stream.forget()
-        self._catch_up("the stream does its last batch again")
+        self._on_spark("the stream starts", Stream.begin)
+        self._generate("the generator writes, and the stream reads along")
+        self._on_spark("the stream reads what was written", Stream.end)
+        self._on_spark("the stream forgets its last batch", Stream.forget)
+        self._on_spark("the stream does its last batch again", Stream.catch_up)
 
     def _audit(self) -> None:
         """Have a second reader, which is behind."""
@@ -173,15 +192,13 @@ class Story:
         self.progress.show("billing reads to the end")
         outcome = self.outcome
         outcome.read, outcome.is_read_in_order = billing.end()
-        self._catch_up("the stream reads to the end")
-        if self._stream:
-            self.progress.show("SQL over everything")
-            outcome.tally = self._stream.tally(outcome.acknowledged)
-            outcome.totals, outcome.segments = self._stream.totals(), self._stream.segments()
+        self._on_spark("the stream reads to the end", Stream.catch_up)
+        counted = self._on_spark("SQL counts everything", lambda stream: stream.tally(outcome.acknowledged))
+        outcome.totals = self._on_spark("SQL reads what the stream wrote", Stream.totals)
+        outcome.segments = self._on_spark("SQL reads what the log says of itself", Stream.segments) or []
         with Store.open(self.lake, mode="r") as store:
             events = store.database(DATABASE)
-            if not self._stream:
-                outcome.tally = tally((record.payload for record in events.scan()), outcome.acknowledged)
+            outcome.tally = counted or tally((record.payload for record in events.scan()), outcome.acknowledged)
             outcome.tiers = tier_figures(live_chunks(store, events.db_id))
 
 

