@@ -6,7 +6,7 @@ from typing import Final
 
 _MARK: Final = "fresh: "
 
-ASK: Final = f"""
+ASK: Final = f"""# What is on the PATH
 say() {{ echo "{_MARK}$1=$2"; }}
 say python "$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)"
 say cargo "$(cargo --version 2>/dev/null | cut -d ' ' -f 2)"

@@ -134,7 +134,7 @@ class Trial:
         furnish(self._root, bundle_of(self._machine))
         home = "/root" if user == ROOT else self._home
         with self._outcome.log.open("ab") as log:
-            log.write(f"\n$ {script.strip()}\n".encode())
+            log.write(f"\n$ {script.splitlines()[0]}\n".encode())
             log.flush()
             start = log.tell()
             code = run_inside(
