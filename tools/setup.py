@@ -107,6 +107,10 @@ class Setup:
 
     def _environment(self) -> str:
         """Make `.venv` anew, with the tools that build the package."""
+        if "t" in sys.abiflags:
+            raise SetupError(
+                "Latewood does not run on a free-threaded Python: make setup PYTHON=, with an ordinary one"
+            )
         command = [sys.executable, "-m", "venv", "--clear", str(VENV)]
         if subprocess.run(command, capture_output=True, check=False).returncode:
             advice = "install its venv module (Debian, Ubuntu: apt-get install python3-venv)"

@@ -49,3 +49,12 @@ def test_another_error_than_a_failed_import_is_not_hidden() -> None:
     found = ask(BROKEN + ASK, None)
     assert found.returncode != 0
     assert "RuntimeError: broken" in found.stderr
+
+
+@pytest.mark.parametrize("pure", ["1", "0"])
+def test_a_free_threaded_python_is_refused_in_a_sentence(pure: str) -> None:
+    found = ask("import sys; sys.abiflags = 't'; import latewood", pure)
+    assert found.returncode != 0
+    assert found.stderr.endswith(
+        "Latewood does not run on a free-threaded Python (3.13t, 3.14t): use the ordinary build of it\n"
+    )

@@ -2,10 +2,14 @@
 
 One whole module is picked, once: `latewood._native` where it is built, else `latewood.kernel.pure`, which
 LATEWOOD_PURE=1 forces.  Both have the same names; `NAME` says which one it is.
+
+A free-threaded Python is refused.  The pure kernel publishes a record by the order of its stores, which is proved with
+the interpreter's lock alone, and the native module is built for the stable ABI, which such a Python does not have.
 """
 
 # ruff: noqa: TC004 - every name imported for the types is set at run time too
 import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -75,6 +79,9 @@ __all__ = [
     "wait",
     "wake_all",
 ]
+
+if "t" in getattr(sys, "abiflags", ""):
+    raise ImportError("Latewood does not run on a free-threaded Python (3.13t, 3.14t): use the ordinary build of it")
 
 if not TYPE_CHECKING:
     if os.environ.get("LATEWOOD_PURE") == "1":
