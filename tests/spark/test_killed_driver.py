@@ -39,7 +39,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_pond(scratch / name / "pond")
     environ = {**os.environ, **quick_java(scratch), "PYTHONPATH": os.pathsep.join([str(REPO / "src"), str(REPO)])}
     command = [sys.executable, str(DRIVER), str(scratch)]
-    killed = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240, check=False)
+    killed = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=500, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
     assert (scratch / "sprung").read_text() == SINK_STEP
     return scratch

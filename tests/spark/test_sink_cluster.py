@@ -18,7 +18,7 @@ from tests.spark.test_sink import numbers, staged
 
 ROOT = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("sink_cluster.py")
-START_S = 90
+START_S = 300
 WORKERS = ("127.0.0.2", "127.0.0.3")
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("java"), pytest.mark.timeout(600)]

@@ -118,7 +118,10 @@ def worker_python() -> str:
     words = {"python": sys.executable, "connect": str(connect), "start": str(start), "installed": _installed_pyspark()}
     text = _WORKER_PYTHON.format_map({name: shlex.quote(word) for name, word in words.items()})
     name = f"python-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"
-    return str(own_program(Path(name) / "bin" / "python", text))
+    try:
+        return str(own_program(Path(name) / "bin" / "python", text))
+    except OSError:  # There is no place for it: Spark starts as it would without us.
+        return sys.executable
 
 
 def _installed_pyspark() -> str:
