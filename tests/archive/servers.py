@@ -1,7 +1,7 @@
 """S3 servers of this machine: each on free loopback ports, in a directory of its own, and ended by its process id."""
 
 import json
-import os
+import random
 import socket
 import subprocess
 import sys
@@ -73,8 +73,8 @@ def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on, nor on those 10,000 above, where SeaweedFS puts its gRPC."""
     found: list[int] = []
     with ExitStack() as held:
-        # Processes of one run have numbers in a row: each begins far from the others, for a server binds only later.
-        start = os.getpid() * 101 % len(_PORTS_WITH_GRPC)
+        # A server binds its ports later: whoever else looks until then, another run too, begins somewhere else.
+        start = random.SystemRandom().randrange(len(_PORTS_WITH_GRPC))
         for port in [*_PORTS_WITH_GRPC[start:], *_PORTS_WITH_GRPC[:start]]:
             try:
                 for number in (port, port + _GRPC_DISTANCE):
