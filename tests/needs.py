@@ -99,6 +99,11 @@ def _namespace(_: pytest.Config) -> str:
     return f"this user may not mount in a namespace of its own: {failed}" if failed else ""
 
 
+def _confinement(_: pytest.Config) -> str:
+    failed = _failure("setpriv", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "true")
+    return f"this user may not make namespaces of processes and mounts: {failed}" if failed else ""
+
+
 def _power_cut(_: pytest.Config) -> str:
     from tests.crash.real_disk import KINDS, RealDisk, Unavailable  # noqa: PLC0415 - only its tests need it
 
@@ -151,6 +156,7 @@ NEEDS: Final = {
     "strace": Need(_strace, "install strace, and let this user trace"),
     "mount": Need(_mount, "run the tests as root, outside of a container"),
     "namespace": Need(_namespace, "run the tests as root, outside of a container"),
+    "confinement": Need(_confinement, "run the tests as root, outside of a container"),
     "power_cut": Need(_power_cut, "run the tests as root on Linux, with e2fsprogs and loop devices"),
     "campaign": Need(_campaign, "make crash"),
 }

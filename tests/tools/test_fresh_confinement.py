@@ -1,7 +1,6 @@
 """What `make fresh` starts leaves nothing behind: real namespaces, so only where root may make them."""
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -13,15 +12,7 @@ SECONDS_MAX: Final = 60.0
 """How long a program of a test may take; one that ends early is not waited for."""
 
 
-def can_be_confined() -> bool:
-    command = ["setpriv", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
-    try:
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-    except OSError:
-        return False
-
-
-pytestmark = pytest.mark.skipif(not can_be_confined(), reason="needs root, and namespaces of its own")
+pytestmark = pytest.mark.needs("confinement")
 
 
 def confined(script: str, seconds_max: float = SECONDS_MAX) -> tuple[int, bytes]:
