@@ -23,10 +23,15 @@ PURE: Final = {"native": "0", "pure": "1"}
 
 
 def make(kernel: str, *arguments: object) -> str:
-    """Run the script on a kernel of our choice."""
+    """Run the script that makes logs on a kernel of our choice."""
+    return run("tests.golden.make", kernel, *arguments)
+
+
+def run(module: str, kernel: str, *arguments: object) -> str:
+    """Run a module on a kernel of our choice, and return what it prints."""
     search = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     return subprocess.run(
-        [sys.executable, "-m", "tests.golden.make", *map(str, arguments)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         env=os.environ | {"LATEWOOD_PURE": PURE[kernel], "PYTHONPATH": search},
         capture_output=True,
         text=True,
