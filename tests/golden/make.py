@@ -139,7 +139,7 @@ class Scribe:
 
     def _note(self, payloads: list[bytes], ext_ids: Sequence[int], timestamp_ns: int) -> None:
         for payload, ext_id in zip(payloads, ext_ids, strict=True):
-            self.records.append(_record(len(self.records), timestamp_ns, ext_id, payload))
+            self.records.append(shown_record(len(self.records), timestamp_ns, ext_id, payload))
 
     def _copy(self, target: Path) -> None:
         for name, raw in files_of(self._root).items():
@@ -165,7 +165,7 @@ def show(root: Path, mode: Mode) -> Shown:
     with latewood.open(root, mode=mode, clock=FakeClock(SHOWN_AT_NS), background=False) as log:
         verification = verify_queue(log.file_system, Layout(root), deep=True)
         return {
-            "records": [_record(*record) for record in log.scan()],
+            "records": [shown_record(*record) for record in log.scan()],
             "segments": [_plain(segment._asdict(), root) for segment in list_segments(log)],
             "readers": [reader._asdict() for reader in log.readers()],
             "stats": _plain(asdict(log.stats()), root),
@@ -180,7 +180,8 @@ def _resumed(log: Queue, name: str) -> int:
         return reader.sequence
 
 
-def _record(sequence: int, timestamp_ns: int, ext_id: int, payload: bytes) -> Shown:
+def shown_record(sequence: int, timestamp_ns: int, ext_id: int, payload: bytes) -> Shown:
+    """Return a record as it is in expected.json."""
     return {"sequence": sequence, "timestamp_ns": timestamp_ns, "ext_id": ext_id, "payload": payload.hex()}
 
 
