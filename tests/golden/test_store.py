@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pytest
 
+from latewood.catalog.tables import JobKind
 from latewood.runtime.record import DatabaseRecord
 from latewood.testing import FakeClock
 from tests.golden.make import EXPECTED, SHOWN_AT_NS, Shown
@@ -55,6 +56,7 @@ def test_a_store_of_version_1_goes_on_where_it_ended(store: str, tmp_path: Path)
                 "evict": {"now": True},
             }.items():
                 lake.run_job(kind, name, **payload)
+        assert JobKind.MEND not in {job.kind for job in lake.jobs.jobs()}, "verify found a damaged chunk"
     with opened(home, "r", FakeClock(SHOWN_AT_NS)) as lake:
         for name in DATABASES:
             for shard, payloads in added[name].items():
