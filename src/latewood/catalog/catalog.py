@@ -282,9 +282,8 @@ class Catalog:
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""
-        self._closed = Forked("this catalog was opened before fork; the child must open it again")
+        self._closed = self._closed or Forked("this catalog was opened before fork; the child must open it again")
         self._closing = threading.Lock()
-        self._env.abandon(self._closed)
         self._room.abandon(self._closed)
         if self._writer:
             self._writer.abandon(self._closed)

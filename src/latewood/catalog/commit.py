@@ -123,13 +123,13 @@ class Committer:
             generation = self._watermarks[Component.CATALOG] + 1
             self._finish(rows, generation)
         except BaseException:
-            txn.abort()
+            self._env.end(txn)
             raise
         if not sound:
-            txn.abort()
+            self._env.end(txn)
             return
         self._is_certain = False
-        txn.commit()
+        self._env.commit(txn)
         rows.bumped[Component.CATALOG] = generation
         self._watermarks.advance(rows.bumped)
         self._is_certain = True

@@ -4,7 +4,8 @@ One file and LMDB's lock file beside it, `<name>-lock`, both of mode 0600.  Ever
 stays on, and nothing is written through the map.  Growing the map needs a moment without transactions in this process:
 readers enter and leave through `_Readers`, which the writer can hold shut.
 
-LMDB refuses to open one file twice in a process; so does this.
+LMDB refuses to open one file twice in a process; so does this.  After a fork the child may open it once more, and only
+that one is the child's: it never touches what it inherited, not even to end a transaction.
 """
 
 import logging
@@ -17,10 +18,12 @@ from typing import Any, Final, TypeVar
 import lmdb
 
 from latewood.catalog.failures import translated
+from latewood.catalog.inherited import let_go
 from latewood.catalog.options import CatalogOptions
 from latewood.catalog.rows import RowReader, RowWriter
 from latewood.catalog.tables import TABLES
-from latewood.errors import ClosedError, NotFoundError, UnavailableError
+from latewood.errors import ClosedError, Forked, NotFoundError, UnavailableError
+from latewood.fs import close_after_fork
 from latewood.limits import CATALOG_READERS_MAX, CATALOG_TABLES_MAX
 
 _logger: Final = logging.getLogger(__name__)
@@ -28,6 +31,7 @@ T = TypeVar("T")
 LIB_VERSION: Final = 0
 """LMDB 0.9, data format 1.  py-lmdb bundles 1.0 too, whose files are mutually unreadable with these."""
 
+_FORKED: Final = "this catalog was opened before fork; the child must open it again"
 _MODE: Final = 0o600
 _READERS_WAIT_S: Final = 30.0
 _RESIZES_MAX: Final = 100
@@ -42,8 +46,12 @@ class LMDBEnv:
         self._readers = _Readers()
         self._over: ClosedError | None = None
         """Why nothing may be read any more."""
+        self._is_inherited = False
+        """Whether this is a child of the process that opened it, and must leave it alone."""
+        self._env: Any = None
+        close_after_fork(self)  # Before there is an environment: another thread may fork as soon as there is.
         try:
-            self._env: Any = lmdb.open(
+            self._env = lmdb.open(
                 str(path),
                 subdir=False,
                 readonly=not writable,
@@ -84,10 +92,29 @@ class LMDBEnv:
             DiskFull, CatalogFull: there is no room.
         """
         try:
-            with self._env.begin(write=True) as txn:
+            txn = self.begin()
+            try:
                 yield RowWriter(txn, self.handles, self.path)
+                self.commit(txn)
+            finally:
+                self.end(txn)
         except lmdb.Error as error:
             raise translated(error, self.path) from error
+
+    def commit(self, txn: Any) -> None:
+        """Make a write transaction durable.
+
+        Raises:
+            Forked: a signal handler forked since it began, and this is the child.
+        """
+        if self._is_inherited:
+            raise Forked(_FORKED)
+        txn.commit()
+
+    def end(self, txn: Any) -> None:
+        """Give a transaction up, unless it has ended, or is the parent's and this is a child that was forked in it."""
+        if not self._is_inherited:
+            txn.abort()
 
     def begin_within(self, parent: Any) -> Any:
         """Begin a transaction within the write transaction, which can be given up alone."""
@@ -143,6 +170,8 @@ class LMDBEnv:
 
     def close(self) -> None:
         """Close it, after the last reader has left; if one stays, its map is left to the end of the process."""
+        if self._is_inherited:
+            return
         with self._readers.shut(_READERS_WAIT_S) as alone:
             self._over = ClosedError("the catalog is closed; open it again")
             if alone:
@@ -150,9 +179,12 @@ class LMDBEnv:
             else:
                 _logger.warning("%s: a reader is still inside, so the map stays", self.path)
 
-    def abandon(self, reason: ClosedError) -> None:
-        """Forget it, in a forked child: what is shared with the parent is not touched."""
-        self._readers, self._over = _Readers(), reason
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child: what is shared with the parent is not touched."""
+        self._is_inherited = True
+        self._over = self._over or Forked(_FORKED)
+        self._readers.abandon()
+        let_go(self._env, str(self.path))
 
     def _set_size(self, size: int) -> None:
         try:
@@ -184,11 +216,12 @@ class LMDBEnv:
                 except lmdb.Error as error:
                     raise translated(error, self.path) from error
                 if txn is not None:
-                    with txn:
-                        try:
-                            yield txn
-                        except lmdb.Error as error:
-                            raise translated(error, self.path) from error
+                    try:
+                        yield txn
+                    except lmdb.Error as error:
+                        raise translated(error, self.path) from error
+                    finally:
+                        self.end(txn)
                     return
             self._adopt_size()
         message = f"{self.path} grows faster than it can be read"
@@ -242,6 +275,12 @@ class _Readers:
             with self._changed:
                 self._is_shut = False
                 self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Begin anew in a forked child, in which only this thread is there, and may be inside."""
+        self._changed = threading.Condition(threading.Lock())
+        self._count, self._is_shut = 0, False
+        self._mine = threading.local()
 
     @property
     def is_mine(self) -> bool:

@@ -2,7 +2,7 @@
 
 from latewood.fs.atomic import DualSlot, replace_file
 from latewood.fs.base import File, FileSystem, Lock, Mapping
-from latewood.fs.fork import Abandonable, close_after_fork
+from latewood.fs.fork import Abandonable, close_after_fork, keep_for_ever
 from latewood.fs.posix import PosixFS
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "Mapping",
     "PosixFS",
     "close_after_fork",
+    "keep_for_ever",
     "replace_file",
 ]

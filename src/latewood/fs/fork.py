@@ -1,13 +1,18 @@
 """What a forked child must let go of.
 
-A child shares its parent's file descriptions and mappings, so a log or lock that it inherits would write
-into the parent's files.  Each such object registers here and is told, in the child, to abandon itself.
+A child shares its parent's file descriptions and mappings, so a log or lock that it inherits would write into the
+parent's files.  Each such object registers here and is told, in the child, to abandon itself.  What must not even be
+finalised there is kept for ever.
+
+Threads: the handlers run in the thread that forks, in the child the only one.
 """
 
 import os
+import threading
 import weakref
-from contextlib import suppress
-from typing import Final, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Protocol
 
 
 class Abandonable(Protocol):
@@ -19,7 +24,9 @@ class Abandonable(Protocol):
 
 
 _LIVING: Final[weakref.WeakSet[Abandonable]] = weakref.WeakSet()
-"""The one mutable global: fork handlers cannot be unregistered, so one handler serves all objects."""
+"""A mutable global, as is `_UNDIVIDED`: fork handlers cannot be unregistered, so one handler serves all objects."""
+_UNDIVIDED: Final = threading.RLock()
+"""Held by a fork, and by a thread that takes something over which a child must know of from its first moment on."""
 
 
 def close_after_fork(thing: Abandonable) -> None:
@@ -27,10 +34,34 @@ def close_after_fork(thing: Abandonable) -> None:
     _LIVING.add(thing)
 
 
-def _abandon_all() -> None:
+@contextmanager
+def no_fork() -> Iterator[None]:
+    """Let no other thread fork while the block runs; it must not wait for anything."""
+    with _UNDIVIDED:
+        yield
+
+
+def keep_for_ever(thing: object) -> None:
+    """Never finalise `thing` in this process, not even when the interpreter ends."""
+    with suppress(ImportError, AttributeError):  # An interpreter that counts no references.
+        import ctypes  # noqa: PLC0415 - only processes that fork need it; `_before` has imported it
+
+        increment: Any = ctypes.pythonapi.Py_IncRef
+        increment(ctypes.py_object(thing))
+
+
+def _before() -> None:
+    _UNDIVIDED.acquire()
+    if _LIVING:
+        with suppress(ImportError):  # Here, because in the child a lock of the import system may be held for ever.
+            import ctypes  # noqa: F401, PLC0415 - as above
+
+
+def _after_in_child() -> None:
+    _UNDIVIDED.release()
     for thing in list(_LIVING):
         with suppress(Exception):  # One that cannot let go must not keep the others from it.
             thing.abandon_after_fork()
 
 
-os.register_at_fork(after_in_child=_abandon_all)
+os.register_at_fork(before=_before, after_in_parent=_UNDIVIDED.release, after_in_child=_after_in_child)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
 from latewood.fs.calls import SYNC, pwrite_all, sync_and_note
-from latewood.fs.fork import close_after_fork
+from latewood.fs.fork import close_after_fork, no_fork
 
 if TYPE_CHECKING:
     from latewood.fs.base import File
@@ -288,4 +288,5 @@ class PosixFS:
 
     def lock(self, path: Path) -> PosixLock:
         """Take the lock file at `path`."""
-        return PosixLock(path)
+        with no_fork():  # A child that did not know of it would hold it for as long as it lives.
+            return PosixLock(path)
