@@ -17,6 +17,7 @@ from latewood.archive.tier import find, verify_object
 from latewood.errors import (
     AccessDenied,
     CorruptError,
+    Forked,
     LatewoodError,
     NotFoundError,
     ObjectConflict,
@@ -24,6 +25,7 @@ from latewood.errors import (
     UsageError,
 )
 from tests.archive.servers import ACCESS_KEY, BUCKET, SECRET_KEY, Server, free_ports
+from tests.forking import in_child
 
 KEY: Final = "clicks/one.parquet"
 SOURCE: Final = BytesSource(b"content", Path("memory"))
@@ -230,3 +232,19 @@ def test_a_bucket_that_is_not_there_is_not_found(moto: Server) -> None:
     tier = ObjectStoreTier.open("s3://nowhere/p", ObjectStoreOptions(allow_http=True, settings=settings))
     with pytest.raises(NotFoundError):
         tier.put(KEY, SOURCE, DIGEST)
+
+
+def test_a_forked_child_is_told_that_it_cannot_ask_a_store_that_its_parent_has_used() -> None:
+    """It waited for ever: the threads that would do it are the parent's."""
+    tier = ObjectStoreTier.open("memory:///")
+    tier.put(KEY, SOURCE, DIGEST)
+
+    def work() -> None:
+        for one in (tier, ObjectStoreTier.open("memory:///")):
+            with pytest.raises(Forked, match="spawn"):
+                one.head(KEY)
+            with pytest.raises(Forked, match="spawn"):
+                list(one.list())
+
+    in_child(work)
+    assert tier.head(KEY).size == SOURCE.size

@@ -13,7 +13,7 @@ import pytest
 
 import latewood
 from latewood import ClosedError, Forked, Locked, Queue, Reader
-from tests.forking import fork
+from tests.forking import fork, in_child
 from tests.log.desk import ROOT, Desk, payloads
 
 THREADS = 8
@@ -200,21 +200,6 @@ def test_a_follower_in_another_thread_is_told_when_the_log_is_closed(desk: Desk)
 # -- fork ---------------------------------------------------------------------------------------------
 
 
-def in_child(work: Callable[[], None]) -> None:
-    """Run `work` in a forked child; an exception there fails the test here."""
-    child = fork()
-    if child == 0:  # pragma: no cover - another process
-        code = 1
-        try:
-            work()
-            code = 0
-        except BaseException as error:  # noqa: BLE001 - the top of a process
-            print(f"in the child: {error!r}", file=sys.stderr, flush=True)
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 def refused_after_fork(log: Queue) -> None:
     for use in (
         lambda: log.append(b"child"),
@@ -275,19 +260,33 @@ def test_a_child_may_write_once_its_parent_has_closed(tmp_path: Path) -> None:
     assert payloads(latewood.open(tmp_path / "log", mode="r")) == [b"parent", b"child"]
 
 
-def test_a_reader_of_the_parent_cannot_commit_in_the_child(tmp_path: Path) -> None:
+def test_a_reader_of_the_parent_refuses_in_the_child(tmp_path: Path) -> None:
     with latewood.open(tmp_path / "log", segment_bytes_max=4096) as log:
         log.append_many([b"a", b"b"])
         with log.reader("r") as reader:
             assert reader.next() is not None
 
             def work() -> None:
-                with pytest.raises(Forked):
-                    reader.commit()
+                for use in (
+                    reader.commit,
+                    reader.next,
+                    reader.poll,
+                    lambda: list(reader),
+                    lambda: reader.wait(0),
+                    reader.read_arrow,
+                    reader.lag,
+                    lambda: reader.seek(sequence=0),
+                    lambda: reader.sequence,
+                ):
+                    with pytest.raises(Forked, match="open it again"):
+                        use()  # type: ignore[operator]
+                with reader:
+                    pass
 
             in_child(work)
             reader.commit()
             assert reader.committed_sequence == 1
+            assert [record.payload for record in reader] == [b"b"]
 
 
 def test_a_fork_in_the_midst_of_other_threads_appends_does_not_hang_the_child(tmp_path: Path) -> None:

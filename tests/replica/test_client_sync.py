@@ -1,7 +1,7 @@
 """The client in a thread of its own: the same answers, from any thread."""
 
 import asyncio
-import multiprocessing
+import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +13,7 @@ import pytest
 import latewood
 from latewood.errors import ClosedError, Forked, OutcomeUnknown, UsageError
 from latewood.replica.client.synchronous import Client
+from tests.forking import in_child
 from tests.replica.fake_cluster import FakeCluster, Fault
 
 
@@ -112,19 +113,99 @@ def test_a_client_that_cannot_be_leaves_no_thread() -> None:
     assert threading.active_count() == before
 
 
-def _in_child(client: Client, outcome: Any) -> None:
-    try:
-        client.partition(7).append(b"a")
-    except Forked:
-        outcome.value = 1
+# -- fork ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_process_needs_its_own_client() -> None:
-    context = multiprocessing.get_context("fork")
+def refused(client: Client) -> None:
+    """Use everything that a child inherited of a client, and close it."""
+    partition = client.partition(7)
+    for use in (
+        lambda: partition.append(b"child"),
+        lambda: partition.append_many([b"child"]),
+        lambda: partition.read(0),
+        lambda: list(partition.scan()),
+        lambda: partition.reader("child"),
+        client.status,
+        client.partitions,
+        client.barrier,
+    ):
+        with pytest.raises(Forked, match="open it again"):
+            use()  # type: ignore[operator]
+    with client:
+        pass
+    client.close()
+
+
+def test_what_a_child_inherited_of_a_client_refuses_and_its_parent_goes_on() -> None:
     with running() as cluster, connected(cluster) as client:
-        outcome = context.Value("i", 0)
-        child = context.Process(target=_in_child, args=(client, outcome))
-        child.start()
-        child.join(60)
-        assert outcome.value == 1
+        partition = client.partition(7)
+        partition.append_many([b"a", b"b", b"c"])
+        with partition.reader("billing") as reader:
+            assert [record.payload for record in reader.poll(1)] == [b"a"]
+
+            def work() -> None:
+                refused(client)
+                for use in (reader.next, reader.poll, reader.commit, reader.lag, lambda: list(reader)):
+                    with pytest.raises(Forked, match="open it again"):
+                        use()  # type: ignore[operator]
+                reader.close()
+
+            in_child(work)
+            assert [record.payload for record in reader] == [b"b", b"c"]
+        assert partition.append(b"d") == 3
+
+
+def test_a_child_may_connect_itself() -> None:
+    with running() as cluster, connected(cluster) as client:
+        client.partition(7).append(b"a")
+
+        def work() -> int:
+            with connected(cluster) as mine:
+                return mine.partition(7).append(b"b")
+
+        assert in_child(work) == 1
+        assert client.partition(7).append(b"c") == 2
+        assert cluster.records[7] == [b"a", b"b", b"c"]
+
+
+def test_a_child_that_lets_go_of_a_client_leaves_its_parents_connections_open() -> None:
+    """Closing the inherited loop would take the parent's sockets out of the epoll that both share."""
+    with running() as cluster:
+        held = [connected(cluster)]
+        held[0].partition(7).append(b"a")
+
+        def work() -> None:
+            held.pop()
+            gc.collect()
+
+        in_child(work)
+        assert held[0].partition(7).append(b"b") == 1
+        held[0].close()
+
+
+def test_a_client_of_asyncio_that_a_child_inherited_sends_nothing() -> None:
+    """Its bytes would come in between those of the parent."""
+    with running() as cluster:
+
+        async def use() -> list[bytes]:
+            async with await latewood.connect_async(cluster.addresses, pause_first_ms=1) as client:
+                partition = client.partition(7)
+                await partition.append(b"a")
+
+                async def refused() -> None:
+                    for ask in (partition.append(b"x"), client.status(), partition.read(0), client.barrier()):
+                        with pytest.raises(Forked, match="open it again"):
+                            await ask
+                    await client.close()
+
+                # A child has its own loop; the one that it inherited still runs, as far as asyncio knows.
+                in_child(lambda: run_anew(refused()))
+                await partition.append(b"b")
+            return cluster.records[7]
+
+        assert asyncio.run(use()) == [b"a", b"b"]
+
+
+def run_anew(work: Any) -> None:
+    asyncio.events._set_running_loop(None)
+    asyncio.run(work)

@@ -6,7 +6,6 @@ lock beside it meanwhile, which the kernel frees when its process dies: so `swee
 
 import logging
 import secrets
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,7 +23,7 @@ from latewood.archive.sink import FileSink, Hook, no_hook, remove_temporary
 from latewood.archive.source import Digest, FileSource, Source, pieces
 from latewood.archive.tier import ObjectInfo, check_key, check_prefix, settle_existing
 from latewood.errors import ConflictError, Locked, NotFoundError, ReadOnlyError, StorageError
-from latewood.fs import FileSystem
+from latewood.fs import FileSystem, OwnLock
 
 _logger: Final = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ class DirectoryTier:
     ) -> None:
         self.name = root.absolute().as_uri()
         self._fs, self._root, self._random_bytes, self._hook = fs, root, random_bytes, hook
-        self._naming = threading.Lock()
+        self._naming = OwnLock()
         """Between the look whether a name is free and taking it."""
 
     def put(self, key: str, source: Source, digest: Digest) -> ObjectInfo:

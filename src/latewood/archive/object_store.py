@@ -14,6 +14,7 @@ an answer that was lost shows as an object that exists already, with our bytes.
 Credentials come from the environment, or from `settings`.  They appear in no error, no name and no `repr`.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from latewood.errors import (
     AccessDenied,
     ConflictError,
     CorruptError,
+    Forked,
     LatewoodError,
     NotFoundError,
     TierUnavailable,
@@ -61,6 +63,8 @@ _PASSING_STATUSES: Final = (408, 409, 425, 429)
 """Timeout, another request at the same time, too early, too many: they may work later."""
 _BACKOFF_BASE: Final = 2
 _PARALLEL_PARTS: Final = 2
+_at_home: Final[list[int]] = []
+"""The process that the client's threads are of, once there are some.  A mutable global, as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +224,7 @@ class ObjectStoreTier:
         return ObjectInfo(key, digest.size, answer.get("e_tag"), answer.get("version"))
 
     def _errors(self, key: str) -> "_Errors":
+        _check_at_home(self.name)
         return _Errors(self.name, key, self._options.settings)
 
 
@@ -254,6 +259,21 @@ class _Errors:
         if isinstance(error, (*_MISUSED, ValueError)) or status:
             return UsageError(message)
         return TierUnavailable(message)
+
+
+def _check_at_home(name: str) -> None:
+    """Note whose threads the client has, or refuse to wait for what only those could do.
+
+    Raises:
+        Forked: they are of the parent process: this one would wait for ever.
+    """
+    if not _at_home:
+        _at_home.append(os.getpid())
+    if _at_home[0] != os.getpid():
+        raise Forked(
+            f"{name} cannot be asked in a forked process: its parent has used an object store before, and the threads "
+            "for that are not here; fork earlier, or start processes with multiprocessing's 'spawn' or 'forkserver'"
+        )
 
 
 def redacted(text: str, settings: Mapping[str, str]) -> str:

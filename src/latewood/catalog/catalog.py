@@ -38,8 +38,8 @@ from latewood.catalog.waiting import WaitHandle, WaitRoom
 from latewood.catalog.watching import wait_by_looking
 from latewood.catalog.writer import Writer
 from latewood.clock import Clock, SystemClock
-from latewood.errors import ClosedError, Forked, ReadOnlyError, UsageError
-from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
+from latewood.errors import ClosedError, ReadOnlyError, UsageError
+from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork, forked
 from latewood.types import DbId, JobId
 
 T = TypeVar("T")
@@ -68,6 +68,8 @@ class Catalog:
         }
         self._session = RuntimeRecord()
         self._closed: ClosedError | None = None
+        self._is_inherited = False
+        """Whether this is a forked child of the process that opened it: there is nothing to close."""
         self._closing = threading.Lock()
         self.feed = ChangeFeed(env, clock, self)
         """The change log and its cursors."""
@@ -183,6 +185,7 @@ class Catalog:
         Raises:
             UsageError: no such ids, or too many.
         """
+        self._check_open()
         if component not in self._ids:
             message = f"component {component} gives no ids out"
             raise UsageError(message)
@@ -257,6 +260,8 @@ class Catalog:
             Poisoned: a commit failed.
             UsageError: the calling thread is in a callback of the catalog, which this would wait for.
         """
+        if self._is_inherited:
+            return
         if self._env.is_read_here or (self._writer and self._writer.is_mine):
             message = "close the catalog after its callback: it waits for that to end"
             raise UsageError(message)
@@ -282,7 +287,7 @@ class Catalog:
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""
-        self._closed = self._closed or Forked("this catalog was opened before fork; the child must open it again")
+        self._closed, self._is_inherited = self._closed or forked(self.path), True
         self._closing = threading.Lock()
         self._room.abandon(self._closed)
         if self._writer:

@@ -22,8 +22,8 @@ from latewood.catalog.inherited import let_go
 from latewood.catalog.options import CatalogOptions
 from latewood.catalog.rows import RowReader, RowWriter
 from latewood.catalog.tables import TABLES
-from latewood.errors import ClosedError, Forked, NotFoundError, UnavailableError
-from latewood.fs import close_after_fork
+from latewood.errors import ClosedError, NotFoundError, UnavailableError
+from latewood.fs import close_after_fork, forked
 from latewood.limits import CATALOG_READERS_MAX, CATALOG_TABLES_MAX
 
 _logger: Final = logging.getLogger(__name__)
@@ -31,7 +31,6 @@ T = TypeVar("T")
 LIB_VERSION: Final = 0
 """LMDB 0.9, data format 1.  py-lmdb bundles 1.0 too, whose files are mutually unreadable with these."""
 
-_FORKED: Final = "this catalog was opened before fork; the child must open it again"
 _MODE: Final = 0o600
 _READERS_WAIT_S: Final = 30.0
 _RESIZES_MAX: Final = 100
@@ -108,7 +107,7 @@ class LMDBEnv:
             Forked: a signal handler forked since it began, and this is the child.
         """
         if self._is_inherited:
-            raise Forked(_FORKED)
+            raise forked(self.path)
         txn.commit()
 
     def end(self, txn: Any) -> None:
@@ -182,7 +181,7 @@ class LMDBEnv:
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child: what is shared with the parent is not touched."""
         self._is_inherited = True
-        self._over = self._over or Forked(_FORKED)
+        self._over = self._over or forked(self.path)
         self._readers.abandon()
         let_go(self._env, str(self.path))
 

@@ -1,9 +1,9 @@
 """Ids that are never given out twice, reserved durably in blocks."""
 
-import threading
 from collections.abc import Callable
 
 from latewood.errors import UsageError
+from latewood.fs import OwnLock
 from latewood.limits import CATALOG_BATCH_OPS_MAX, CATALOG_ID_BLOCK
 
 
@@ -17,7 +17,7 @@ class IdSource:
     def __init__(self, raise_generation: Callable[[int], int]) -> None:
         """`raise_generation(increment)` commits, and returns the generation it raised the component to."""
         self._raise_generation = raise_generation
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._next = self._stop = 0
 
     def reserve(self, count: int = 1) -> range:

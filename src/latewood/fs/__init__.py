@@ -2,7 +2,7 @@
 
 from latewood.fs.atomic import DualSlot, replace_file
 from latewood.fs.base import File, FileSystem, Lock, Mapping
-from latewood.fs.fork import Abandonable, close_after_fork, keep_for_ever
+from latewood.fs.fork import Abandonable, OwnLock, close_after_fork, forked, keep_for_ever
 from latewood.fs.posix import PosixFS
 
 __all__ = [
@@ -12,8 +12,10 @@ __all__ = [
     "FileSystem",
     "Lock",
     "Mapping",
+    "OwnLock",
     "PosixFS",
     "close_after_fork",
+    "forked",
     "keep_for_ever",
     "replace_file",
 ]

@@ -10,9 +10,12 @@ Threads: the handlers run in the thread that forks, in the child the only one.
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import TracebackType
 from typing import Any, Final, Protocol
+
+from latewood.errors import Forked
 
 
 class Abandonable(Protocol):
@@ -48,6 +51,35 @@ def keep_for_ever(thing: object) -> None:
 
         increment: Any = ctypes.pythonapi.Py_IncRef
         increment(ctypes.py_object(thing))
+
+
+def forked(what: object) -> Forked:
+    """Return the error of whoever uses, in the child, what the parent process opened."""
+    return Forked(f"{what} was opened by the parent process, before a fork; open it again in this one")
+
+
+class OwnLock:
+    """A lock that a forked child gets unlocked: the thread that held it in the parent is not there.
+
+    What it guards must not be used in the child, only refused.
+    """
+
+    def __init__(self, make: Callable[[], Any] = threading.Lock) -> None:
+        self._make, self._lock = make, make()
+        close_after_fork(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(RuntimeError):  # It was held by this thread in the parent, and is new in this child.
+            self._lock.release()
+
+    def abandon_after_fork(self) -> None:
+        """Be another lock, which nobody holds."""
+        self._lock = self._make()
 
 
 def _before() -> None:

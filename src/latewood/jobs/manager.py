@@ -5,7 +5,6 @@ with every call: if the job went to another meanwhile, the call fails with Lease
 """
 
 import random
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from latewood.catalog.tables import InFlight, JobError, JobPhase, JobRecord
 from latewood.catalog.tables.job import PRIORITY_USUAL
 from latewood.clock import Clock, SystemClock
 from latewood.errors import ConflictError, NotFoundError
+from latewood.fs import OwnLock
 from latewood.jobs.lease import Candidate, LeaseState, pick, redated
 from latewood.jobs.ops import RedateJob, RequireDatabase
 from latewood.jobs.options import JobOptions
@@ -44,7 +44,7 @@ class JobManager:
         self.options: Final = options or JobOptions()
         self.clock: Final = clock or SystemClock()
         self._chance = chance
-        self._claiming = threading.Lock()
+        self._claiming = OwnLock()
         self._being_claimed: set[JobId] = set()
         """Picked by a thread of ours, whose commit is under way: others pick others, and commit together with it."""
 

@@ -10,12 +10,14 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from latewood.catalog import WaitHandle
 from latewood.catalog.tables import Component, JobRecord
 from latewood.errors import ClosedError, JobStopped, LatewoodError, UsageError
+from latewood.fs import close_after_fork, forked
 from latewood.jobs.bell import Bell, ThreadBell
 from latewood.jobs.handlers.context import JobContext
 from latewood.jobs.handlers.registry import Handlers
@@ -72,6 +74,8 @@ class WorkerPool:
         self._claims = 0
         """Claims under way: they may turn into attempts at any moment."""
         self._is_stopping = False
+        self._forked: ClosedError | None = None
+        """Why a forked child can do nothing with it."""
         self._over = threading.Event()
         self._ear: WaitHandle | None = None
         self._threads = [
@@ -79,6 +83,7 @@ class WorkerPool:
             for number in range(workers)
         ]
         self._keeping = threading.Thread(target=self._keep, name=f"{self._name}-keeper", daemon=True)
+        close_after_fork(self)
 
     # -- one step at a time -----------------------------------------------------------------------------------
 
@@ -103,10 +108,12 @@ class WorkerPool:
 
     def tick(self) -> None:
         """Renew leases, pass cancellations on, take jobs from silent workers.  The keeper's thread does this."""
+        self._check_mine()
         self._keeper.tick()
 
     def running(self) -> list[JobContext]:
         """Return the attempts that are under way."""
+        self._check_mine()
         return self._running.all()
 
     # -- threads ----------------------------------------------------------------------------------------------
@@ -116,7 +123,9 @@ class WorkerPool:
 
         Raises:
             RuntimeError: it was started before.
+            ClosedError: the catalog is closed.
         """
+        self._check_mine()
         self._listen()
         for thread in (self._keeping, *self._threads):
             thread.start()
@@ -128,6 +137,8 @@ class WorkerPool:
         A handler that heeds `check` ends early, and its job is given back.  Leases are renewed as long as this waits.
         What is returned runs on by itself: if it ends within its lease it counts, else its job is taken from it.
         """
+        if self._forked:  # Its threads are the parent's.
+            return []
         with self._claiming:
             self._is_stopping = True
         for context in self._running.all():
@@ -142,6 +153,7 @@ class WorkerPool:
 
     def wait_until_idle(self) -> None:
         """Return when no handler runs and no job can be claimed now, or the pool has stopped."""
+        self._check_mine()
         while not self._over.is_set():
             seen = self._calm.count()
             if self._is_idle():
@@ -158,6 +170,14 @@ class WorkerPool:
 
     # -- inside -----------------------------------------------------------------------------------------------
 
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child, in which its threads are not."""
+        self._forked = forked(f"the pool {self._name}")
+
+    def _check_mine(self) -> None:
+        if self._forked:
+            raise type(self._forked)(*self._forked.args)
+
     def _is_idle(self) -> bool:
         with self._claiming:
             is_quiet = not self._claims and not len(self._running)
@@ -167,6 +187,7 @@ class WorkerPool:
             return is_quiet
 
     def _claim(self, worker_id: str) -> JobContext | None:
+        self._check_mine()
         with self._claiming:
             if self._is_stopping:
                 return None
@@ -230,16 +251,14 @@ class WorkerPool:
 
     def _listen(self) -> None:
         """Have the bell ring at the next change of jobs."""
-        try:
-            target = self._manager.catalog.generation(Component.JOBS) + 1
-            self._ear = self._manager.catalog.register_waiter(Component.JOBS, target)
-        except ClosedError:
-            return
+        target = self._manager.catalog.generation(Component.JOBS) + 1
+        self._ear = self._manager.catalog.register_waiter(Component.JOBS, target)
         self._ear.add_done_callback(self._hear)
 
     def _hear(self, _: WaitHandle) -> None:
         if not self._over.is_set():
-            self._listen()
+            with suppress(ClosedError):
+                self._listen()
         self.bell.ring()  # Behind that: of a change in between nobody else would tell.
 
     def _end(self) -> None:

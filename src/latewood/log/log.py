@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from latewood import kernel
 from latewood.clock import Clock, SystemClock
-from latewood.errors import ClosedError, Forked, NotFoundError, UsageError
+from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.format.manifest import Manifest
-from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
+from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork, forked
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
@@ -409,7 +409,7 @@ class Log:
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""
-        self._closed = Forked("this log was opened before fork; the child must open it again")
+        self._closed = self._closed or forked(self.path)
         if self._mode == "a":
             self._writer.abandon_after_fork(self._closed)
 

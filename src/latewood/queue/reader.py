@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from latewood.errors import ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
 from latewood.format.segment import HEADER_SIZE
-from latewood.fs import Lock
+from latewood.fs import Lock, close_after_fork, forked
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from latewood.log import Log, Stream
@@ -42,6 +42,9 @@ class Reader:
         self._stream: Stream | None = None
         self._buffer: list[Record] = []
         self._taken = 0
+        self._over = ClosedError(f"reader {name!r} is closed; open it again")
+        """What is wrong once there is no stream."""
+        close_after_fork(self)
 
     def begin(self, start: Start) -> None:
         """Go to where reading starts, and remember that unless it is where reading stopped.
@@ -215,14 +218,19 @@ class Reader:
             self._lock.close()
         self._closed(self)
 
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child: the parent reads on, and commits."""
+        if self._stream is not None:
+            self._over = forked(f"reader {self.name!r} of {self._log.path}")
+        self._stream, self._buffer, self._taken = None, [], 0
+
     def _store(self, position: Position) -> None:
         now_ns = self._log.clock.now_ns()
         self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns)
 
     def _opened(self) -> Stream:
         if self._stream is None:
-            message = f"reader {self.name!r} is closed; open it again"
-            raise ClosedError(message)
+            raise type(self._over)(*self._over.args)
         return self._stream
 
     def _read(self, read: Callable[[Stream], T]) -> T:

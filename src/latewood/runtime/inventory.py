@@ -1,11 +1,11 @@
 """The live chunks of a database, by shard, as the catalog knows them now."""
 
-import threading
 from typing import Final
 
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, Component
 from latewood.errors import UnavailableError
+from latewood.fs import OwnLock
 from latewood.types import DbId
 
 _LOOKS_MAX: Final = 100
@@ -17,9 +17,18 @@ class Inventory:
 
     def __init__(self, catalog: Catalog, db_id: DbId) -> None:
         self._catalog, self._db_id = catalog, db_id
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._generation = -1
         self._chunks: dict[int, list[ChunkRecord]] = {}
+
+    def check_open(self) -> None:
+        """Return if the catalog can be read.
+
+        Raises:
+            Forked: it is the parent process's, and this is a child of it.
+            ClosedError: it is closed.
+        """
+        self._catalog.generation(Component.CHUNKS)
 
     @property
     def generation(self) -> int:

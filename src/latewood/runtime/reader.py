@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 from latewood.errors import ClosedError, CorruptError, DataLost, UsageError
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
-from latewood.fs import FileSystem, Lock
+from latewood.fs import FileSystem, Lock, forked
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
@@ -139,6 +139,10 @@ class DatabaseReader:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child: the parent reads on, and commits."""
+        self._closed = self._closed or forked(f"reader {self.name!r} of {self._layout.root}")
 
     def __enter__(self) -> Self:
         return self

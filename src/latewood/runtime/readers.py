@@ -1,12 +1,11 @@
 """The named readers of a database: who is open, and where each stands."""
 
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
 from latewood.errors import ReadOnlyError
 from latewood.format.store_layout import DatabaseLayout
-from latewood.fs import FileSystem
+from latewood.fs import FileSystem, OwnLock, close_after_fork
 from latewood.limits import check_name, check_reader_name
 from latewood.queue.cursor import load_cursor
 from latewood.runtime.reader import DatabaseReader, ReaderStart
@@ -27,7 +26,7 @@ class Readers:
 
     def __init__(self, fs: FileSystem, layout: DatabaseLayout, now_ns: Callable[[], int], *, writable: bool) -> None:
         self._fs, self._layout, self._now_ns, self._writable = fs, layout, now_ns, writable
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._open: list[DatabaseReader] = []
 
     def open(
@@ -40,6 +39,7 @@ class Readers:
             self._fs.make_directory(self._layout.readers)
             lock = self._fs.lock(self._layout.reader_lock(name))
         reader = DatabaseReader(name, shards, self._fs, self._layout, lock, self._now_ns, merged=merged)
+        close_after_fork(reader)
         try:
             reader.begin(start)
         except BaseException:

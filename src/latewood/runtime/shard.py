@@ -4,13 +4,13 @@ Reading plans which chunk or log holds what, and plans again if that was moved m
 retired segment is never seen by the caller.
 """
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.catalog.tables import ChunkRecord
 from latewood.errors import CorruptError, DataLost, KeyNotFound, NotFoundError, UnavailableError, UsageError
+from latewood.fs import OwnLock
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 
@@ -37,14 +37,17 @@ class Shard:
         self.number, self.keyed = number, keyed
         self._open_log, self._inventory, self._open_chunk = open_log, inventory, open_chunk
         self._missing = missing
-        self._lock = threading.Lock()
+        self._lock = OwnLock()
         self._log: Queue | None = None
 
     @property
     def log(self) -> Queue:
         """Its log, opened when it is first asked for."""
+        if (log := self._log) is not None:  # Without the lock: every append comes by.
+            return log
         with self._lock:
             if self._log is None:
+                self._inventory.check_open()  # A forked child must not write what its parent has not opened yet.
                 self._log = self._open_log()
             return self._log
 
@@ -100,6 +103,7 @@ class Shard:
                     for batch in self._piece(piece, columns):
                         at += batch.num_rows
                         yield batch
+                        self._inventory.check_open()  # In a forked child the thread that reads ahead is not there.
             except (NotFoundError, DataLost) as error:  # Moved since it was planned.
                 tries = tries + 1 if at == before else 0
                 if tries >= _REPLANS_MAX:

@@ -41,7 +41,7 @@ from latewood.errors import (
     WaitExpired,
 )
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
-from latewood.fs import FileSystem, PosixFS
+from latewood.fs import FileSystem, OwnLock, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
 from latewood.jobs.handlers.late import late_handlers
@@ -90,7 +90,7 @@ class Store:
         self.engine: Engine | None = None
         """What does the work of jobs on files; None: the threads that run them.  Jobs that begin look here."""
         self._databases: dict[DbId, Database] = {}
-        self._lock = threading.RLock()
+        self._lock = OwnLock(threading.RLock)
         self._pool: WorkerPool | None = None
         if mode == "w":
             self.handlers.update(upkeep_handlers())

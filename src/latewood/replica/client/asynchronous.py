@@ -103,7 +103,6 @@ class AsyncClient:
         self._loop = asyncio.get_running_loop()
         self._chance = chance
         self._batchers: dict[int, Batcher] = {}
-        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,11 +251,10 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Wait for what was appended, at most until its deadline, and close all connections."""
-        if self._is_closed:
-            return
-        await self._sender.drain(self._batchers.values())
-        self._is_closed = True
-        await self._route.close()
+        with suppress(ClosedError):
+            self._route.check_open()
+            await self._sender.drain(self._batchers.values())
+            await self._route.close()
 
     # -- for partitions and readers -----------------------------------------------------------------------
 
@@ -266,8 +264,7 @@ class AsyncClient:
         Raises:
             ClosedError: the client is closed.
         """
-        if self._is_closed:
-            raise ClosedError("the client is closed; connect again")
+        self._route.check_open()
         found = self._batchers.get(partition)
         if found is None:
             found = Batcher(partition, self.client_id, self.options, self.room, self._sender)

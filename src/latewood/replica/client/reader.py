@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from latewood.errors import ClosedError, NotFoundError, UsageError
+from latewood.fs import close_after_fork, forked
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import seconds, sequence_of, whole
@@ -31,7 +32,8 @@ class AsyncReader:
         self._taken = 0
         self._born = 0
         """Of the life of the partition that it reads; 0: it has read nothing."""
-        self._is_closed = False
+        self._closed: ClosedError | None = None
+        close_after_fork(self)
 
     async def begin(self, start: Start) -> None:
         """Go to where reading starts, and remember that unless it is where reading stopped."""
@@ -166,7 +168,12 @@ class AsyncReader:
 
     def close(self) -> None:
         """Let go.  Does not commit."""
-        self._is_closed = True
+        self._closed = self._closed or ClosedError(f"reader {self.name!r} is closed; open it again")
+        self._buffer, self._taken = [], 0
+
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child: the parent reads on, and commits."""
+        self._closed = self._closed or forked(f"reader {self.name!r}")
         self._buffer, self._taken = [], 0
 
     async def _fill(self, wait_s: float) -> bool:
@@ -187,9 +194,8 @@ class AsyncReader:
             raise NotFoundError(message)
 
     def _check_open(self) -> None:
-        if self._is_closed:
-            message = f"reader {self.name!r} is closed; open it again"
-            raise ClosedError(message)
+        if self._closed:
+            raise type(self._closed)(*self._closed.args)
 
     async def _sequence_at(self, start: Start) -> int:
         ends = await self._partition.ends()

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from latewood.errors import ClosedError, ClusterUnavailable, UsageError
+from latewood.fs import close_after_fork, forked, keep_for_ever
 from latewood.replica.client.link import Link, NotTrusted, open_link
 from latewood.replica.client.options import Address, ClientOptions
 from latewood.replica.client.verdict import Retry
@@ -42,11 +43,22 @@ class Route:
         self._opening: dict[str, asyncio.Task[Link]] = {}
         self._target = ""
         self._turn = 0
-        self._closed = False
+        self._closed: ClosedError | None = None
         self._distrusted: set[str] = set()
         """Of `addresses`, those that raised `NotTrusted` since one did not."""
         self._problems: dict[str, str] = {}
         """Why there was no connection, the last time that one was tried to its end."""
+        close_after_fork(self)
+
+    def check_open(self) -> None:
+        """Return if there may be connections.
+
+        Raises:
+            Forked: they are the parent process's, and this is a child of it.
+            ClosedError: they were closed.
+        """
+        if self._closed:
+            raise type(self._closed)(*self._closed.args)
 
     def leader_now(self) -> Link | None:
         """Return the connection that `leader` would return at once, if there is one."""
@@ -105,8 +117,7 @@ class Route:
         Raises:
             ClusterUnavailable: it cannot be reached, or not by then.
         """
-        if self._closed:
-            raise ClosedError("the client is closed; connect again")
+        self.check_open()
         known = self._links.get(address)
         if known is not None and known.is_open:
             return known
@@ -151,7 +162,7 @@ class Route:
 
     async def close(self) -> None:
         """Close all connections."""
-        self._closed = True
+        self._closed = ClosedError("the client is closed; connect again")
         for task in list(self._opening.values()):
             task.cancel()
             with suppress(asyncio.CancelledError, ClusterUnavailable):
@@ -161,12 +172,18 @@ class Route:
         self._links.clear()
         await asyncio.sleep(0)  # The loop lets go of the sockets.
 
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child, whose words on these connections would be the parent's."""
+        self._closed = self._closed or forked("the client")
+        keep_for_ever([*self._links.values(), *self._opening.values()])
+        self._links, self._opening = {}, {}
+
     async def _open(self, address: str) -> Link:
         patience_ms = min(self._options.connect_ms, self._options.timeout_ms)
         link = await open_link(address, self._cluster_id, self._tls, patience_ms / 1000)
         if self._closed:
             link.close()
-            raise ClosedError("the client is closed; connect again")
+            self.check_open()
         self._links[address] = link
         self._distrusted.clear()
         return link

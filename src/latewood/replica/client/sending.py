@@ -40,7 +40,12 @@ class Sender:
         self._idle: asyncio.Future[None] | None = None
 
     def want(self, batcher: Batcher) -> None:
-        """Send what waits for a partition, with all else that comes in this turn of the loop."""
+        """Send what waits for a partition, with all else that comes in this turn of the loop.
+
+        Raises:
+            ClosedError: the client is closed, or the parent process's.
+        """
+        self._route.check_open()
         if not self._due:
             self.deadline = self._loop.time() + self._options.timeout_ms / 1000
             self._loop.call_soon(self._pump)

@@ -12,7 +12,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from latewood.errors import ClosedError, Forked, OutcomeUnknown
+from latewood.errors import ClosedError, OutcomeUnknown
+from latewood.fs import close_after_fork, forked, keep_for_ever
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.replica.client.asynchronous import AsyncClient
@@ -31,16 +32,15 @@ class _LoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="latewood-client", daemon=True)
-        self._is_closed = False
+        self._is_closed = self._is_inherited = False
+        close_after_fork(self)
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and return what it returns."""
-        if self._is_closed or not self._thread.is_alive():
+        if self._is_closed or self._is_inherited:
             work.close()
-            if not self._is_closed:
-                raise Forked("the client belongs to the parent process; connect again in the child")
-            raise ClosedError("the client is closed; connect again")
+            raise ClosedError("the client is closed; connect again") if self._is_closed else forked("the client")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -50,13 +50,20 @@ class _LoopThread:
 
     def close(self) -> None:
         """End the loop and its thread."""
-        if self._is_closed:
+        if self._is_closed or self._is_inherited:
             return
         self._is_closed = True
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
         self._loop.close()
+
+    def abandon_after_fork(self) -> None:
+        """Refuse all further use in a forked child.
+
+        The loop is neither closed nor finalised there: that would take sockets out of the parent's epoll.
+        """
+        self._is_inherited = True
+        keep_for_ever(self._loop)
 
 
 class Client:
