@@ -13,9 +13,9 @@ from typing import Final
 from latewood.errors import Locked
 from latewood.fs import FileSystem, Lock
 
-_TRIES_MAX: Final = 1000
+_TRIES_MAX: Final = 4000
 _PAUSE_S: Final = 0.005
-"""Both sides hold the lock for milliseconds; five seconds mean that something is stuck."""
+"""Each holds the lock for a few syncs, and many readers may begin at once; after twenty seconds something is stuck."""
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def retention_held(fs: FileSystem, root: Path) -> Iterator[None]:
     """Keep retention, and readers that move back, out while the block runs.
 
     Raises:
-        Locked: somebody has held it for five seconds.
+        Locked: others have held it for twenty seconds.
     """
     lock = _locked(fs, root / "retention.lock")
     try:

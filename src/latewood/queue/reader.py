@@ -7,7 +7,7 @@ use a name.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from latewood.errors import ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
 from latewood.format.segment import HEADER_SIZE
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from latewood.format.cursor import Cursor
 
+_LOOKS_MAX: Final = 16
+"""How often a reader that cannot hold retention off looks for the oldest record anew."""
 T = TypeVar("T")
 Start = Literal["resume", "earliest", "latest"] | int | datetime
 """Where a reader begins: where it stopped, an end of the log, a sequence, or a time, in UTC if it names no zone."""
@@ -61,8 +63,15 @@ class Reader:
             self._move_to(self._cursor.sequence)
             return
         self._move_to(self._sequence_at(start))
-        if self._lock is not None:
-            self.commit()
+        if self._lock is None:
+            self._look_for_first(start)
+            return
+        self._log.make_durable(self._opened())  # Before retention is held off: a sync may take long.
+        with retention_held(self._log.file_system, self._log.path):
+            self._look_for_first(start)
+            position = self._opened().position()
+            self._log.make_durable(self._opened())
+            self._store(position)
 
     def __enter__(self) -> Self:
         return self
@@ -247,6 +256,24 @@ class Reader:
                 self._stream.close()
             self._stream = self._log.stream(sequence)
         self._buffer, self._taken = [], 0
+
+    def _look_for_first(self, start: Start) -> None:
+        """Go to the oldest record if what was chosen has gone meanwhile; with retention held off, that stays.
+
+        Raises:
+            DataLost: it has gone, and is the one that was asked for; or the log loses records faster than we look.
+        """
+        for _ in range(_LOOKS_MAX):
+            try:
+                self._opened().position()
+            except DataLost as error:
+                if isinstance(start, int) or (start == "resume" and self._cursor is not None):
+                    raise
+                lost = error
+            else:
+                return
+            self._move_to(self._log.first_sequence)
+        raise lost
 
     def _sequence_at(self, start: Start) -> int:
         if isinstance(start, datetime):

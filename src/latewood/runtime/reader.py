@@ -6,6 +6,7 @@ it holds back is the retention of chunks.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
@@ -18,6 +19,7 @@ from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
 from latewood.queue.cursor import load_cursor, store_cursor
+from latewood.queue.holding import retention_held
 from latewood.runtime.record import DatabaseRecord, records_of
 from latewood.runtime.shard import Shard
 from latewood.types import Position
@@ -58,14 +60,23 @@ class DatabaseReader:
     def begin(self, start: ReaderStart) -> None:
         """Go to where it should begin, and remember that unless it is where it stopped.
 
-        So it holds retention back from when it is opened, not only from its first commit.
+        So it holds retention back from when it is opened, not only from its first commit.  Meanwhile retention is kept
+        out: what it let go after the choice is not what the reader stands at.
         """
+        chosen = []
         for shard in self._shards:
             path = self._layout.cursor(self.name, shard.number)
             known = self._known[shard.number] = load_cursor(self._fs, path)
             stored = known.sequence if known else None
             self._positions[shard.number] = self._start(shard, start, stored)
-        if self._lock is not None:
+            is_named = isinstance(start, Mapping) and shard.number in start
+            chosen += [] if is_named or (start == "resume" and stored is not None) else [shard]
+        if self._lock is None:
+            return
+        self._make_durable()  # Before retention is kept out: a sync may take long.
+        with retention_held(self._fs, self._layout.root):
+            for shard in chosen:
+                self._positions[shard.number] = max(self._positions[shard.number], shard.first())
             self.commit()
 
     @property
@@ -107,13 +118,12 @@ class DatabaseReader:
         self._check_open()
         if self._lock is None:
             raise UsageError("the store was opened with mode='r': a reader cannot commit")
+        self._make_durable()
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
             known = self._known[number]
             if known is not None and known.sequence == sequence:
                 continue
-            if sequence > shard.log.durable_sequence:
-                shard.log.make_durable(self._streams.get(number) or shard.log.stream(sequence))
             path = self._layout.cursor(self.name, number)
             self._fs.make_directory(path.parent)
             position = Position(0, 0, sequence)
@@ -185,6 +195,19 @@ class DatabaseReader:
     def _from_chunks(self, shard: Shard, sequence: int, max_records: int) -> list[DatabaseRecord]:
         stop = min(shard.end(), sequence + max_records)
         return list(records_of(shard.number, shard.batches(sequence, stop)))
+
+    def _make_durable(self) -> None:
+        """Make every record durable that the positions are behind."""
+        for shard in self._shards:
+            sequence = self._positions[shard.number]
+            if sequence <= shard.log.durable_sequence:
+                continue
+            if (stream := self._streams.get(shard.number)) is not None:
+                shard.log.make_durable(stream)
+                continue
+            with closing(shard.log.stream(sequence)) as there:
+                there.position()  # Opens the segment: a log that is open to read syncs that.
+                shard.log.make_durable(there)
 
     @staticmethod
     def _record(shard: Shard, record: Record) -> DatabaseRecord:

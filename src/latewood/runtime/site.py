@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UsageError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import Queue
+from latewood.queue.holding import retention_held
 from latewood.types import DbId
 
 if TYPE_CHECKING:
@@ -53,6 +55,10 @@ class DatabaseSite:
     def reader_floor(self, shard: int) -> int | None:
         """Return the first sequence that a reader of the database still wants of a shard; None: there is no reader."""
         return self._reader_floor(shard)
+
+    def readers_held(self) -> AbstractContextManager[None]:
+        """Keep readers from beginning while a block runs: those that stand somewhere by then are all there are."""
+        return retention_held(self._store.fs, self.layout.root)
 
     def chunk_path(self, record: ChunkRecord) -> Path:
         """Return where a chunk's local file is, or would be: a fork's is in the database that it was forked from."""

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -109,6 +109,9 @@ class Site:
 
     def reader_floor(self, shard: int) -> int | None:
         return self._lake.floors.get(shard)
+
+    def readers_held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def sharers(self, file_name: str) -> Sequence[ChunkRecord]:
         others = [db_id for db_id in (DB, FORK) if db_id != self.db_id]

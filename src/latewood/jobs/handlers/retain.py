@@ -9,6 +9,7 @@ Payload: `grace_ms`.   Order: docs/crash-safety.md
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -95,11 +96,10 @@ def _expire(attempt: Attempt) -> None:
     policy = Policy(options.retention.max_bytes, options.retention.max_age_ms)
     if policy == Policy():
         return
-    floors = {shard: attempt.db.reader_floor(shard) for shard in attempt.shards}
     now_ms = attempt.now_ms()
     after_ms = now_ms + attempt.context.payload.get("grace_ms", options.grace_ms)
 
-    def decide(view: CatalogView, generation: int) -> Sequence[Op]:
+    def decide(floors: Mapping[int, int | None], view: CatalogView, generation: int) -> Sequence[Op]:
         del generation
         rows = {key.chunk_id: record for key, record in view.chunks(attempt.db_id)}
         gone = plan(_held(rows), policy, floors, now_ms)[:_ROWS_IN_A_COMMIT]
@@ -108,7 +108,11 @@ def _expire(attempt: Attempt) -> None:
             for chunk_id in gone
         ]
 
-    while attempt.commit("commit expired", decide):
+    is_more = True
+    while is_more:
+        with attempt.db.readers_held():  # A reader that begins meanwhile would stand at what goes.
+            floors = {shard: attempt.db.reader_floor(shard) for shard in attempt.shards}
+            is_more = attempt.commit("commit expired", partial(decide, floors))
         attempt.context.check()
 
 

@@ -15,6 +15,8 @@ from latewood.queue import Queue
 from latewood.types import DbId
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from latewood.archive.chunk_reader import ChunkReader
 
 FLUSH_READER: Final = "latewood-flush"
@@ -63,6 +65,14 @@ class DatabaseSite(Protocol):
 
         Raises:
             CorruptError: a reader's position is damaged; nothing that it may hold back must go.
+        """
+        ...
+
+    def readers_held(self) -> "AbstractContextManager[None]":
+        """Keep readers from beginning while a block runs: those that stand somewhere by then are all there are.
+
+        Raises:
+            Locked: readers, or somebody else who keeps them out, do not end.
         """
         ...
 
