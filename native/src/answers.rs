@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use crate::checked::{self, Checked};
 use crate::commands::Command;
 
 const ID: usize = 16;
@@ -178,6 +179,11 @@ impl AnswerTable {
         self.partitions.get(&partition)?.clients.get(&to_id(client_id)?)
     }
 
+    /// How many clients a partition knows.
+    fn client_count(&self, partition: u64) -> usize {
+        self.partitions.get(&partition).map_or(0, |answers| answers.clients.len())
+    }
+
     fn take(&mut self, partition: u64, name: &[u8], run: Run, timestamp_ns: u64) {
         let Some((id, request)) = name.split_first_chunk::<ID>().filter(|_| name.len() == NAME) else { return };
         let request = u64::from_le_bytes(request.try_into().expect("eight bytes"));
@@ -227,12 +233,16 @@ impl AnswerTable {
     }
 
     /// The indices of the records that a request has appended; None if it is too old to tell.
-    fn find(&self, partition: u64, client_id: &[u8], request: u64) -> Option<Vec<u64>> {
-        let Some(client) = self.client(partition, client_id) else { return Some(Vec::new()) };
+    fn find(&self, partition: u64, client_id: &[u8], request: u64) -> PyResult<Checked<Option<Vec<u64>>>> {
+        let Some(client) = self.client(partition, client_id) else { return Ok(Checked(Some(Vec::new()))) };
         if client.is_too_old(request, self.bounds.window) {
-            return None;
+            return Ok(Checked(None));
         }
-        Some(client.find(request).into_iter().flat_map(|(start, stop)| start..stop).collect())
+        let runs = client.find(request);
+        let count = runs.iter().map(|(start, stop)| stop.saturating_sub(*start)).sum::<u64>();
+        let mut found = checked::room_for(usize::try_from(count)?)?;
+        found.extend(runs.into_iter().flat_map(|(start, stop)| start..stop));
+        Ok(Checked(Some(found)))
     }
 
     /// Whether a partition knows a client.
@@ -241,8 +251,9 @@ impl AnswerTable {
     }
 
     /// How many clients a partition knows.
-    fn client_count(&self, partition: u64) -> usize {
-        self.partitions.get(&partition).map_or(0, |answers| answers.clients.len())
+    #[pyo3(name = "client_count")]
+    fn count_clients(&self, partition: u64) -> Checked<usize> {
+        Checked(self.client_count(partition))
     }
 
     /// Whether a new client would have to take the place of one that may still ask; `coming` are on their way.
@@ -255,12 +266,12 @@ impl AnswerTable {
 
     /// What is known in a partition, to be stored: the client that was silent longest first, requests in their order.
     fn stored<'py>(&self, py: Python<'py>, partition: u64) -> PyResult<Bound<'py, PyList>> {
-        let found = PyList::empty(py);
+        let found = checked::empty_list(py)?;
         for id in self.partitions.get(&partition).into_iter().flat_map(|answers| answers.order.values()) {
             if let Some(client) = self.client(partition, id) {
                 let odd: Vec<_> = client.odd.iter().map(|(request, runs)| (*request, runs.clone())).collect();
                 let known = client.known(self.bounds.window);
-                found.append((PyBytes::new(py, id), client.highest, client.last_ns, known, odd))?;
+                found.append(Checked((checked::bytes(py, id)?, client.highest, client.last_ns, known, odd)))?;
             }
         }
         Ok(found)

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::batch::{Batch, Ends, Room, check_timestamp, gather};
+use crate::checked::{self, Checked};
 use crate::commands::Command;
 use crate::futex::Wake;
 use crate::memory::{GilCell, Region, Writable, now_ns, with_bytes};
@@ -53,6 +54,9 @@ struct Grant {
     records: u64,
 }
 
+/// An index entry: offset, and the greatest timestamp so far.
+const ENTRY: usize = 16;
+
 /// The state, and the index entries of what led to it.
 struct Progress {
     state: State,
@@ -61,6 +65,17 @@ struct Progress {
 }
 
 impl Progress {
+    /// Have room for the index entries of so many more records: none may fail to be noted once it is written.
+    #[inline]
+    fn reserve(&mut self, records: usize, interval: u64) -> PyResult<()> {
+        let records = records as u64;
+        if records <= self.until_entry {
+            return Ok(());
+        }
+        let entries = (records - self.until_entry).div_ceil(interval);
+        checked::reserve(&mut self.index, usize::try_from(entries)?.saturating_mul(ENTRY))
+    }
+
     /// Write one record at the end, `base` bytes before which `target` begins; return its offset and its mark.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "measured: a call for each record takes 3 ns of 25")]
@@ -128,23 +143,24 @@ impl Core {
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "measured: handing the payload over in memory takes 4 ns of 80")]
-    fn append(&mut self, payload: Payload<'_>, ext_id: u64, timestamp_ns: u64) -> i64 {
+    fn append(&mut self, payload: Payload<'_>, ext_id: u64, timestamp_ns: u64) -> PyResult<i64> {
         let length = payload.bytes().len();
         let state = &self.progress.state;
         if length >= SEAL as usize || state.count >= self.grant.records {
-            return -1;
+            return Ok(-1);
         }
         let size = record::size(length);
         if size > self.grant.limit.saturating_sub(state.offset) {
-            return -1;
+            return Ok(-1);
         }
         #[allow(clippy::cast_possible_wrap, reason = "it is at most SEQUENCE_MAX")]
         let sequence = state.sequence as i64;
         self.staged = None; // Whoever staged it was interrupted before it wrote a byte.
+        self.progress.reserve(1, self.interval)?;
         let segment = self.segment.as_ref().expect("nothing is allowed after release");
         let packed = self.progress.pack((segment, 0), self.interval, (payload, size), [timestamp_ns, ext_id]);
         self.publish(packed);
-        sequence
+        Ok(sequence)
     }
 
     /// Whether a command's records follow exactly, and single appends have room for all of them.
@@ -163,13 +179,14 @@ impl Core {
         payloads: &Bound<'_, PyAny>,
         batch: &mut Batch,
         scratch: Option<&Writable>,
-    ) -> Option<PyResult<usize>> {
+    ) -> PyResult<Option<usize>> {
         let (start, mut room) = (batch.start, self.room(scratch));
         let keep = move |length| room.admit(length).is_some();
-        with_bytes(payloads, start..batch.stop, keep, |found| {
+        let packed = with_bytes(payloads, start..batch.stop, keep, |found| {
             batch.stop = start + found.len();
             self.append_batch(batch, scratch, |index| Payload::Fixed(found[index - start]))
-        })
+        })?;
+        packed.transpose()
     }
 
     /// Pack what fits of `batch`: into a scratch buffer whole, into the segment with the first mark last.
@@ -186,6 +203,8 @@ impl Core {
         let Some(segment) = &self.segment else { return Ok(0) };
         let state = self.progress.state;
         let mut fresh = Progress { state, until_entry: self.progress.until_entry, index: Vec::new() };
+        fresh.reserve(batch.stop - batch.start, self.interval)?;
+        self.progress.reserve(batch.stop - batch.start, self.interval)?; // For `count_staged`.
         let target = scratch.map_or((segment, 0), |scratch| (scratch, state.offset));
         let mut first = None;
         let mut index = batch.start;
@@ -231,13 +250,38 @@ impl Appender {
     }
 
     /// Append the records of a command if they follow exactly and there is room for all; say whether it was done.
-    pub fn place(&self, py: Python<'_>, command: &Command<'_>, ext_id: u64) -> bool {
+    pub fn place(&self, py: Python<'_>, command: &Command<'_>, ext_id: u64) -> PyResult<bool> {
         let timestamp_ns = command.timestamp_ns();
         self.core.with(py, |core| {
-            check_timestamp(timestamp_ns).is_ok()
-                && core.takes(command)
-                && command.payloads().all(|payload| core.append(Payload::Fixed(payload), ext_id, timestamp_ns) >= 0)
+            if check_timestamp(timestamp_ns).is_err() || !core.takes(command) {
+                return Ok(false);
+            }
+            core.progress.reserve(command.count(), core.interval)?; // For all of them: none may be left out.
+            for payload in command.payloads() {
+                if core.append(Payload::Fixed(payload), ext_id, timestamp_ns)? < 0 {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         })
+    }
+
+    /// Append one record and return its sequence, or -1 if it is not allowed.
+    #[inline]
+    pub fn append_one(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        ext_id: u64,
+        timestamp_ns: Option<u64>,
+    ) -> PyResult<i64> {
+        let timestamp_ns = timestamp_ns.unwrap_or_else(now_ns);
+        check_timestamp(timestamp_ns)?;
+        if let Ok(bytes) = payload.cast_exact::<PyBytes>() {
+            return self.core.with(py, |core| core.append(Payload::Fixed(bytes.as_bytes()), ext_id, timestamp_ns));
+        }
+        let region = Region::readable(payload)?;
+        self.core.with(py, |core| core.append(Payload::Shared(region.slice(0, region.len())), ext_id, timestamp_ns))
     }
 
     fn take(&self, py: Python<'_>) -> (Option<Writable>, Option<Wake>) {
@@ -314,20 +358,14 @@ impl Appender {
 
     /// Append one record and return its sequence, or -1 if it is not allowed.
     #[pyo3(signature = (payload, ext_id=0, timestamp_ns=None))]
-    pub fn append(
+    fn append(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
         ext_id: u64,
         timestamp_ns: Option<u64>,
-    ) -> PyResult<i64> {
-        let timestamp_ns = timestamp_ns.unwrap_or_else(now_ns);
-        check_timestamp(timestamp_ns)?;
-        if let Ok(bytes) = payload.cast_exact::<PyBytes>() {
-            return Ok(self.core.with(py, |core| core.append(Payload::Fixed(bytes.as_bytes()), ext_id, timestamp_ns)));
-        }
-        let region = Region::readable(payload)?;
-        Ok(self.core.with(py, |core| core.append(Payload::Shared(region.slice(0, region.len())), ext_id, timestamp_ns)))
+    ) -> PyResult<Checked<i64>> {
+        self.append_one(py, payload, ext_id, timestamp_ns).map(Checked)
     }
 
     /// Append what fits of `payloads[start:]` as one, and return how many that was; with a scratch buffer, stage it.
@@ -340,19 +378,21 @@ impl Appender {
         ext_ids: &Bound<'_, PyAny>,
         timestamps_ns: &Bound<'_, PyAny>,
         scratch: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<usize> {
+    ) -> PyResult<Checked<usize>> {
         let scratch = scratch.map(Writable::new).transpose()?;
         let scratch = scratch.as_ref();
         let stop = payloads.len()?;
         let start = start.0.min(stop);
         let mut batch = Batch::new(start, stop, ext_ids, timestamps_ns)?;
-        if let Some(count) = self.core.with(py, |core| core.append_bytes(payloads, &mut batch, scratch)) {
-            return count;
+        if let Some(count) = self.core.with(py, |core| core.append_bytes(payloads, &mut batch, scratch))? {
+            return Ok(Checked(count));
         }
         let room = self.core.with(py, |core| core.room(scratch));
         let held = gather(payloads, &batch, room)?;
         batch.stop = start + held.len();
-        self.core.with(py, |core| core.append_batch(&batch, scratch, |index| held[index - start].payload()))
+        self.core
+            .with(py, |core| core.append_batch(&batch, scratch, |index| held[index - start].payload()))
+            .map(Checked)
     }
 
     /// The same for an Arrow binary array's payloads `start..stop`.
@@ -369,7 +409,7 @@ impl Appender {
         ext_ids: &Bound<'_, PyAny>,
         timestamps_ns: &Bound<'_, PyAny>,
         scratch: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<usize> {
+    ) -> PyResult<Checked<usize>> {
         let scratch = scratch.map(Writable::new).transpose()?;
         let scratch = scratch.as_ref();
         let data = data.map(Region::readable).transpose()?;
@@ -380,14 +420,15 @@ impl Appender {
         let room = self.core.with(py, |core| core.room(scratch));
         batch.stop = ends.check(room, start, stop.0, data.len())?;
         let payload = |i| Payload::Shared(&data[ends.get(i)..ends.get(i + 1)]);
-        self.core.with(py, |core| core.append_batch(&batch, scratch, payload))
+        self.core.with(py, |core| core.append_batch(&batch, scratch, payload)).map(Checked)
     }
 
     /// How many bytes of the scratch buffer the staged batch takes; they belong at `offset`.
     #[getter]
-    fn staged_bytes(&self, py: Python<'_>) -> usize {
-        self.core
-            .with(py, |core| core.staged.as_ref().map_or(0, |staged| staged.state.offset - core.progress.state.offset))
+    fn staged_bytes(&self, py: Python<'_>) -> Checked<usize> {
+        let bytes =
+            |core: &mut Core| core.staged.as_ref().map_or(0, |staged| staged.state.offset - core.progress.state.offset);
+        Checked(self.core.with(py, bytes))
     }
 
     /// Count the staged batch, which must stand in the segment by now, and tell the readers.
@@ -407,9 +448,9 @@ impl Appender {
 
     /// One consistent look at all eight numbers.
     #[allow(clippy::type_complexity, reason = "it is the tuple that Python sees")]
-    fn state(&self, py: Python<'_>) -> (usize, u64, u64, u64, u64, u64, u64, u64) {
+    fn state(&self, py: Python<'_>) -> Checked<(usize, u64, u64, u64, u64, u64, u64, u64)> {
         let state = self.read(py);
-        (
+        Checked((
             state.offset,
             state.sequence,
             state.count,
@@ -418,60 +459,64 @@ impl Appender {
             state.max_timestamp_ns,
             state.min_ext_id,
             state.max_ext_id,
-        )
+        ))
     }
 
     /// Entries (u64 offset, u64 running maximum of the timestamps) of the records appended here.
-    fn index<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let entries = self.core.with(py, |core| core.progress.index.clone());
-        PyBytes::new(py, &entries)
+    fn index<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let entries = self.core.with(py, |core| {
+            let mut entries = checked::room_for(core.progress.index.len())?;
+            entries.extend_from_slice(&core.progress.index);
+            Ok::<_, PyErr>(entries)
+        })?;
+        checked::bytes(py, &entries)
     }
 
     /// Where the next record goes.
     #[getter]
-    fn offset(&self, py: Python<'_>) -> usize {
-        self.read(py).offset
+    fn offset(&self, py: Python<'_>) -> Checked<usize> {
+        Checked(self.read(py).offset)
     }
 
     /// The next record's sequence.
     #[getter]
-    fn sequence(&self, py: Python<'_>) -> u64 {
-        self.read(py).sequence
+    fn sequence(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).sequence)
     }
 
     /// Records in the segment.
     #[getter]
-    fn count(&self, py: Python<'_>) -> u64 {
-        self.read(py).count
+    fn count(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).count)
     }
 
     /// Timestamp of the segment's first record.
     #[getter]
-    fn first_timestamp_ns(&self, py: Python<'_>) -> u64 {
-        self.read(py).first_timestamp_ns
+    fn first_timestamp_ns(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).first_timestamp_ns)
     }
 
     /// Timestamp of the segment's last record.
     #[getter]
-    fn last_timestamp_ns(&self, py: Python<'_>) -> u64 {
-        self.read(py).last_timestamp_ns
+    fn last_timestamp_ns(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).last_timestamp_ns)
     }
 
     /// The greatest timestamp.
     #[getter]
-    fn max_timestamp_ns(&self, py: Python<'_>) -> u64 {
-        self.read(py).max_timestamp_ns
+    fn max_timestamp_ns(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).max_timestamp_ns)
     }
 
     /// The least ext_id.
     #[getter]
-    fn min_ext_id(&self, py: Python<'_>) -> u64 {
-        self.read(py).min_ext_id
+    fn min_ext_id(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).min_ext_id)
     }
 
     /// The greatest ext_id.
     #[getter]
-    fn max_ext_id(&self, py: Python<'_>) -> u64 {
-        self.read(py).max_ext_id
+    fn max_ext_id(&self, py: Python<'_>) -> Checked<u64> {
+        Checked(self.read(py).max_ext_id)
     }
 }

@@ -6,6 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
+use crate::checked::{self, Checked};
+
 /// Neighbours that were admitted together: first and last index, bytes, since when.
 type Stretch = (u64, u64, u64, u64);
 /// Operations, bytes, since when the oldest waits, committed and not applied; next index, and that of the next life.
@@ -116,6 +118,16 @@ impl BacklogTable {
         });
         (ops > 0 && whole_fits && fits && !is_flagged).then_some(backlog.next_index)
     }
+
+    /// Reserve the next indices of a partition, whatever it has in hand: the first.
+    pub fn add(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> u64 {
+        let backlog = self.partitions.entry(partition).or_default();
+        let first = backlog.next_index;
+        if ops > 0 {
+            self.whole.push(backlog, (first, first + ops - 1, size, now_ns));
+        }
+        first
+    }
 }
 
 #[pymethods]
@@ -127,20 +139,16 @@ impl BacklogTable {
     }
 
     /// Reserve the next indices of a partition where nothing speaks against it: the first; else 0.
-    fn reserve(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> u64 {
-        let Some(first) = self.room(partition, ops, size, now_ns) else { return 0 };
+    fn reserve(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> Checked<u64> {
+        let Some(first) = self.room(partition, ops, size, now_ns) else { return Checked(0) };
         self.add(partition, ops, size, now_ns);
-        first
+        Checked(first)
     }
 
     /// Reserve the next indices of a partition, whatever it has in hand: the first.
-    pub fn add(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> u64 {
-        let backlog = self.partitions.entry(partition).or_default();
-        let first = backlog.next_index;
-        if ops > 0 {
-            self.whole.push(backlog, (first, first + ops - 1, size, now_ns));
-        }
-        first
+    #[pyo3(name = "add")]
+    fn add_and_tell(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> Checked<u64> {
+        Checked(self.add(partition, ops, size, now_ns))
     }
 
     /// Give indices from `index` on back.
@@ -198,34 +206,38 @@ impl BacklogTable {
     }
 
     /// What a partition has in hand; None: it is not known.
-    fn figures(&self, partition: u64) -> Option<Figures> {
-        self.partitions.get(&partition).map(|backlog| {
+    fn figures(&self, partition: u64) -> Checked<Option<Figures>> {
+        Checked(self.partitions.get(&partition).map(|backlog| {
             let lag = backlog.committed.saturating_sub(backlog.applied);
             let oldest_ns = backlog.stretches.front().map(|oldest| oldest.3);
             (backlog.ops, backlog.bytes, oldest_ns, lag, backlog.next_index, backlog.next_life)
-        })
+        }))
     }
 
     /// Whether a partition lags too much, and whether it takes nothing at all.
-    fn flags(&self, partition: u64) -> (bool, bool) {
-        self.partitions.get(&partition).map_or((false, false), |backlog| (backlog.is_throttled, backlog.is_frozen))
+    fn flags(&self, partition: u64) -> Checked<(bool, bool)> {
+        Checked(
+            self.partitions.get(&partition).map_or((false, false), |backlog| (backlog.is_throttled, backlog.is_frozen)),
+        )
     }
 
     /// All partitions together: operations, bytes.
-    fn whole(&self) -> (u64, u64) {
-        (self.whole.ops, self.whole.bytes)
+    fn whole(&self) -> Checked<(u64, u64)> {
+        Checked((self.whole.ops, self.whole.bytes))
     }
 
     /// Since when the oldest of all waits.
-    fn oldest_ns(&self) -> Option<u64> {
-        self.partitions.values().filter_map(|backlog| backlog.stretches.front()).map(|oldest| oldest.3).min()
+    fn oldest_ns(&self) -> Checked<Option<u64>> {
+        let oldest = self.partitions.values().filter_map(|backlog| backlog.stretches.front());
+        Checked(oldest.map(|oldest| oldest.3).min())
     }
 
     /// The partitions that are known, in order, and up to where each is committed.
-    fn committed(&self) -> Vec<(u64, u64)> {
-        let mut known: Vec<_> = self.partitions.iter().map(|(partition, one)| (*partition, one.committed)).collect();
+    fn committed(&self) -> PyResult<Checked<Vec<(u64, u64)>>> {
+        let mut known = checked::room_for(self.partitions.len())?;
+        known.extend(self.partitions.iter().map(|(partition, one)| (*partition, one.committed)));
         known.sort_unstable();
-        known
+        Ok(Checked(known))
     }
 
     /// Go on with an index.

@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
+use crate::checked::{self, Checked};
 use crate::memory::{Region, now_ns};
 use crate::record::{self, Payload, SEAL};
 
@@ -168,10 +169,11 @@ pub fn gather<'py>(payloads: &Bound<'py, PyAny>, batch: &Batch, mut room: Room) 
         if room.is_full() {
             break;
         }
-        let payload = Held::new(payloads.get_item(index)?)?;
+        let payload = Held::new(payloads.get_item(Checked(index))?)?;
         if room.admit(payload.payload().bytes().len()).is_none() {
             break;
         }
+        checked::reserve(&mut held, 1)?;
         held.push(payload);
     }
     Ok(held)

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
 use crate::block::{BLOCK, Block, Budget};
+use crate::checked::{self, Checked};
 use crate::keyed;
 use crate::memory::{Column, Region};
 use crate::record::{HEADER, size};
@@ -51,10 +52,10 @@ struct Values<'py> {
 #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "no column is longer than i32::MAX")]
 impl<'py> Values<'py> {
     fn new(py: Python<'py>, has_data: bool) -> PyResult<Self> {
-        let mut ends = Column::new(py);
+        let mut ends = Column::new(py)?;
         ends.reserve(4, |needed| needed)?;
         ends.push(&0_i32.to_le_bytes());
-        Ok(Self { ends, data: has_data.then(|| Column::new(py)), end: 0 })
+        Ok(Self { ends, data: has_data.then(|| Column::new(py)).transpose()?, end: 0 })
     }
 
     fn reserve(&mut self, most: Most, before: usize, rows: usize, bytes: usize) -> PyResult<()> {
@@ -105,8 +106,8 @@ impl<'py> Columns<'py> {
         let values = |has, has_data| if has { Values::new(py, has_data).map(Some) } else { Ok(None) };
         Ok(Self {
             most,
-            timestamps: wants(TIMESTAMPS).then(|| Column::new(py)),
-            ext_ids: wants(EXT_IDS).then(|| Column::new(py)),
+            timestamps: wants(TIMESTAMPS).then(|| Column::new(py)).transpose()?,
+            ext_ids: wants(EXT_IDS).then(|| Column::new(py)).transpose()?,
             values: values(wants(LENGTHS | PAYLOADS), wants(PAYLOADS))?,
             keys: values(is_keyed && wants(KEYS), true)?,
             validity: Vec::new(),
@@ -167,6 +168,7 @@ impl<'py> Columns<'py> {
         if let Some(keys) = &mut self.keys {
             let bytes = pairs.iter().map(|(key, _)| key.map_or(0, <[u8]>::len)).sum();
             keys.reserve(self.most, self.count, block.len(), bytes)?;
+            checked::reserve(&mut self.validity, block.len().div_ceil(8))?;
             self.validity.resize((self.count + block.len()).div_ceil(8), 0);
             for (index, (key, _)) in (self.count..).zip(pairs) {
                 self.validity[index / 8] |= u8::from(key.is_some()) << (index % 8);
@@ -178,7 +180,7 @@ impl<'py> Columns<'py> {
 }
 
 type Made<'py> = Option<Bound<'py, PyByteArray>>;
-type Filled<'py> = (usize, usize, u8, Made<'py>, Made<'py>, Made<'py>, Made<'py>, Made<'py>, Made<'py>, Made<'py>);
+type Parts<'py> = (usize, usize, u8, Made<'py>, Made<'py>, Made<'py>, Made<'py>, Made<'py>, Made<'py>, Made<'py>);
 
 /// Read records as columns, each verified:
 /// `(count, next_offset, state, timestamps, ext_ids, offsets, payloads, key_validity, key_offsets, keys)`.
@@ -198,7 +200,7 @@ pub fn columns<'py>(
     max_bytes: u64,
     wanted: u64,
     keyed: bool,
-) -> PyResult<Filled<'py>> {
+) -> PyResult<Checked<Parts<'py>>> {
     let _ = sequence;
     let wanted = u8::try_from(wanted).ok().filter(|wanted| wanted & !ALL == 0);
     let wanted = wanted.ok_or_else(|| PyValueError::new_err("there is no such column"))?;
@@ -222,7 +224,8 @@ pub fn columns<'py>(
         None => Ok((None, None)),
         Some(Values { ends, data, .. }) => Ok::<_, PyErr>((Some(ends.finish()?), words(data)?)),
     };
-    let validity = keys.as_ref().map(|_| PyByteArray::new(py, &validity));
+    let validity = keys.as_ref().map(|_| checked::byte_array(py, &validity)).transpose()?;
     let ((ends, data), (key_ends, key_data)) = (parts(values)?, parts(keys)?);
-    Ok((count, block.end, state, words(timestamps)?, words(ext_ids)?, ends, data, validity, key_ends, key_data))
+    let words = (words(timestamps)?, words(ext_ids)?);
+    Ok(Checked((count, block.end, state, words.0, words.1, ends, data, validity, key_ends, key_data)))
 }

@@ -4,6 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
+use crate::checked::{self, Checked};
 use crate::door::Door;
 
 const HEAD: usize = 40;
@@ -99,27 +100,27 @@ impl<'a> Command<'a> {
         })
     }
 
-    fn value<'py>(&self, py: Python<'py>) -> PyResult<Value<'py>> {
-        let payloads = PyList::empty(py);
+    fn value<'py>(&self, py: Python<'py>) -> PyResult<Checked<Value<'py>>> {
+        let payloads = checked::empty_list(py)?;
         for payload in self.payloads() {
-            payloads.append(PyBytes::new(py, payload))?;
+            payloads.append(checked::bytes(py, payload)?)?;
         }
-        let request = PyBytes::new(py, self.request());
-        Ok((self.partition(), self.first_index(), payloads, self.timestamp_ns(), request, self.data[1]))
+        let request = checked::bytes(py, self.request())?;
+        Ok(Checked((self.partition(), self.first_index(), payloads, self.timestamp_ns(), request, self.data[1])))
     }
 }
 
 /// The commands in `data`, and where they end: before its end, if what is there is none.
 #[pyfunction]
-pub fn split_commands<'py>(data: &Bound<'py, PyBytes>, version: u8) -> PyResult<(Bound<'py, PyList>, usize)> {
+pub fn split_commands<'py>(data: &Bound<'py, PyBytes>, version: u8) -> PyResult<Checked<(Bound<'py, PyList>, usize)>> {
     let (py, bytes) = (data.py(), data.as_bytes());
-    let commands = PyList::empty(py);
+    let commands = checked::empty_list(py)?;
     let mut start = 0;
     while let Some(command) = Command::first(&bytes[start..], version) {
         commands.append(command.value(py)?)?;
         start += command.size();
     }
-    Ok((commands, start))
+    Ok(Checked((commands, start)))
 }
 
 /// A request of a client, and what its command says besides its records.
@@ -140,6 +141,8 @@ impl Request<'_> {
     /// Add the command that writes these records.
     pub fn encode(&self, joined: &mut Vec<u8>, payloads: &[Bound<'_, PyBytes>], version: u8) -> PyResult<()> {
         let start = joined.len();
+        let bytes = payloads.iter().map(|payload| payload.as_bytes().len() + 4).sum::<usize>();
+        checked::reserve(joined, HEAD + self.client_id.len() + 8 + bytes)?;
         joined.extend_from_slice(&[version, WRITE]);
         joined.extend_from_slice(&u16::try_from(self.client_id.len() + 8)?.to_le_bytes());
         joined.extend_from_slice(&u32::try_from(payloads.len())?.to_le_bytes());
@@ -175,21 +178,27 @@ pub fn place_commands<'py>(
     ext_id: u64,
     doors: &Bound<'py, PyDict>,
     placed: &Bound<'py, PyList>,
-) -> PyResult<usize> {
+) -> PyResult<Checked<usize>> {
     let bytes = data.as_bytes();
     let mut at = start.min(bytes.len());
     while let Some(command) = Command::first(&bytes[at..], version).filter(Command::writes) {
-        let Some(known) = doors.get_item(command.partition())? else { break };
+        let Some(known) = doors.get_item(Checked(command.partition()))? else { break };
         let known = known.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("a door with its least ext_id"))?;
         let is_of_this_life = ext_id >= known.get_item(0)?.extract()?;
         let door = known.get_item(1)?;
         let Ok(door) = door.cast::<Door>() else { break }; // One of the pure kernel.
-        if !is_of_this_life || command.count() == 0 || !door.get().place(py, &command, ext_id) {
+        if !is_of_this_life || command.count() == 0 {
             break;
         }
         let last = command.first_index() + command.count() as u64 - 1;
-        placed.append((command.partition(), command.first_index(), last, ext_id))?;
+        placed.append(Checked((command.partition(), command.first_index(), last, ext_id)))?;
+        let was_done = door.get().place(py, &command, ext_id);
+        if !matches!(was_done, Ok(true)) {
+            placed.del_item(placed.len() - 1)?; // It was noted first: what is written must be, and noting takes memory.
+            was_done?;
+            break;
+        }
         at += command.size();
     }
-    Ok(at)
+    Ok(Checked(at))
 }

@@ -9,6 +9,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 use xxhash_rust::xxh64::xxh64;
 
 use crate::batch::Held;
+use crate::checked::{self, Checked};
 use crate::memory::Column;
 
 const PREFIX: usize = 4;
@@ -40,7 +41,7 @@ struct Hand<'py> {
 impl<'py> Hand<'py> {
     fn new(py: Python<'py>, share: &Share) -> PyResult<Self> {
         let room = |bytes| {
-            let mut column = Column::new(py);
+            let mut column = Column::new(py)?;
             column.reserve(bytes, |needed| needed)?;
             Ok::<_, PyErr>(column)
         };
@@ -61,12 +62,13 @@ impl<'py> Hand<'py> {
     }
 }
 
-fn items<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+/// What `take` makes of each object of a list or a tuple.
+fn items<'py, T>(object: &Bound<'py, PyAny>, take: impl Fn(Bound<'py, PyAny>) -> PyResult<T>) -> PyResult<Vec<T>> {
     if let Ok(list) = object.cast::<PyList>() {
-        return Ok(list.iter().collect());
+        return checked::collect(list.iter().map(take));
     }
     let tuple = object.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("a list or a tuple is required"))?;
-    Ok(tuple.iter().collect())
+    checked::collect(tuple.iter().map(take))
 }
 
 fn as_key(object: Bound<'_, PyAny>, bytes_max: usize) -> PyResult<Option<Bound<'_, PyBytes>>> {
@@ -94,9 +96,16 @@ struct Plan {
 
 impl Plan {
     /// Go through keys and the lengths of their values; records without a key go round the shards, from `turn` on.
-    fn new<'a>(records: impl Iterator<Item = (Option<&'a [u8]>, usize)>, count: u32, turn: u64, seed: u64) -> Self {
-        let mut place_of: Vec<Option<usize>> = vec![None; count as usize];
-        let mut plan = Self { places: Vec::with_capacity(records.size_hint().0), shares: Vec::new() };
+    fn new<'a>(
+        records: impl ExactSizeIterator<Item = (Option<&'a [u8]>, usize)>,
+        count: u32,
+        turn: u64,
+        seed: u64,
+    ) -> PyResult<Self> {
+        let mut place_of = checked::room_for(count as usize)?;
+        place_of.resize(count as usize, None);
+        let shares = checked::room_for(records.len().min(count as usize))?;
+        let mut plan = Self { places: checked::room_for(records.len())?, shares };
         #[allow(clippy::cast_possible_wrap, reason = "a shard is below a u32")]
         let (count, mut turn) = (i64::from(count), (turn % u64::from(count)) as i64);
         for (key, value_bytes) in records {
@@ -112,7 +121,7 @@ impl Plan {
             plan.shares[place].1.add(PREFIX + key.map_or(0, <[u8]>::len) + value_bytes);
             plan.places.push(place);
         }
-        plan
+        Ok(plan)
     }
 }
 
@@ -131,9 +140,9 @@ pub fn deal<'py>(
     turn: u64,
     seed: u64,
     key_bytes_max: usize,
-) -> PyResult<Vec<Dealt<'py>>> {
-    let values = items(payloads)?.into_iter().map(Held::new).collect::<PyResult<Vec<_>>>()?;
-    let keys = items(keys)?.into_iter().map(|key| as_key(key, key_bytes_max)).collect::<PyResult<Vec<_>>>()?;
+) -> PyResult<Checked<Vec<Dealt<'py>>>> {
+    let values = items(payloads, Held::new)?;
+    let keys = items(keys, |key| as_key(key, key_bytes_max))?;
     if values.len() != keys.len() {
         return Err(PyValueError::new_err("there are not as many keys as payloads"));
     }
@@ -141,13 +150,13 @@ pub fn deal<'py>(
         return Err(PyValueError::new_err("there is at least one shard"));
     }
     let pairs = || keys.iter().map(|key| key.as_ref().map(PyBytesMethods::as_bytes)).zip(&values);
-    let plan = Plan::new(pairs().map(|(key, value)| (key, value.payload().bytes().len())), shards, turn, seed);
-    let mut hands = plan.shares.iter().map(|(_, share)| Hand::new(py, share)).collect::<PyResult<Vec<_>>>()?;
+    let plan = Plan::new(pairs().map(|(key, value)| (key, value.payload().bytes().len())), shards, turn, seed)?;
+    let mut hands = checked::collect(plan.shares.iter().map(|(_, share)| Hand::new(py, share)))?;
     for (row, (&place, (key, value))) in plan.places.iter().zip(pairs()).enumerate() {
         hands[place].push(row, key, value.payload().bytes())?;
     }
     let finished = plan.shares.into_iter().zip(hands).map(|((shard, share), Hand { data, ends, rows, .. })| {
         Ok((shard, data.finish()?, ends.finish()?, share.largest, rows.finish()?))
     });
-    finished.collect()
+    Ok(Checked(checked::collect(finished)?))
 }

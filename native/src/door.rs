@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::appender::Appender;
+use crate::checked::{Checked, Made};
 use crate::commands::Command;
 use crate::memory::{GilCell, Region};
 
@@ -28,8 +29,8 @@ impl Door {
     }
 
     /// Append the records of a command if they follow exactly and there is room for all; say whether it was done.
-    pub fn place(&self, py: Python<'_>, command: &Command<'_>, ext_id: u64) -> bool {
-        self.appender(py).is_some_and(|appender| appender.get().place(py, command, ext_id))
+    pub fn place(&self, py: Python<'_>, command: &Command<'_>, ext_id: u64) -> PyResult<bool> {
+        self.appender(py).map_or(Ok(false), |appender| appender.get().place(py, command, ext_id))
     }
 }
 
@@ -66,7 +67,7 @@ impl Door {
         ext_id: Option<&Bound<'_, PyAny>>,
         timestamp_ns: Option<&Bound<'_, PyAny>>,
         durable: bool,
-    ) -> PyResult<i64> {
+    ) -> PyResult<Checked<i64>> {
         let numbers = if ext_id.is_none() && timestamp_ns.is_none() {
             Some((0, None)) // Mostly, and then there is nothing to look at.
         } else {
@@ -75,14 +76,15 @@ impl Door {
         let may_pass = |time: Option<u64>| !durable && (time.is_some() || self.has_time.load(Ordering::Relaxed));
         let numbers = numbers.filter(|(_, time)| may_pass(*time));
         if let Some(((ext_id, timestamp_ns), appender)) = numbers.and_then(|found| Some((found, self.appender(py)?))) {
-            match appender.get().append(py, payload, ext_id, timestamp_ns) {
-                Ok(sequence) if sequence >= 0 => return Ok(sequence),
+            match appender.get().append_one(py, payload, ext_id, timestamp_ns) {
+                Ok(sequence) if sequence >= 0 => return Ok(Checked(sequence)),
                 Err(error) if !error.is_instance_of::<PyOverflowError>(py) => return Err(error),
                 _ => {} // No room, or a number out of range: `slow` makes room, or says better what is wrong.
             }
         }
-        let ext_id = ext_id.map_or_else(|| 0u64.into_pyobject(py).map(Bound::into_any), |given| Ok(given.clone()))?;
-        self.slow.call1(py, (payload, ext_id, timestamp_ns, durable))?.extract(py)
+        let ext_id = ext_id.map_or_else(|| 0u64.made(py), |given| Ok(given.clone()))?;
+        let arguments = (payload.clone(), ext_id, timestamp_ns.cloned(), durable).made(py)?;
+        Ok(Checked(self.slow.call1(py, arguments.cast_into::<PyTuple>()?)?.extract(py)?))
     }
 }
 
@@ -100,7 +102,7 @@ fn number(object: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Option<u64>>> {
 
 /// The length of the largest of some bytes-likes.
 #[pyfunction]
-pub fn largest(payloads: &Bound<'_, PyAny>) -> PyResult<usize> {
+pub fn largest(payloads: &Bound<'_, PyAny>) -> PyResult<Checked<usize>> {
     let mut longest = 0;
     for payload in payloads.try_iter()? {
         let payload = payload?;
@@ -110,5 +112,5 @@ pub fn largest(payloads: &Bound<'_, PyAny>) -> PyResult<usize> {
         };
         longest = longest.max(length);
     }
-    Ok(longest)
+    Ok(Checked(longest))
 }

@@ -5,6 +5,7 @@ mod appender;
 mod backlogs;
 mod batch;
 mod block;
+mod checked;
 mod columns;
 mod commands;
 mod deal;
@@ -26,9 +27,9 @@ use pyo3::prelude::*;
 /// CRC-32C of `data`, extended from `seed`.
 #[pyfunction]
 #[pyo3(signature = (data, seed=0))]
-fn crc32c(data: &Bound<'_, PyAny>, seed: u32) -> PyResult<u32> {
+fn crc32c(data: &Bound<'_, PyAny>, seed: u32) -> PyResult<checked::Checked<u32>> {
     let region = memory::Region::readable(data)?;
-    Ok(::crc32c::crc32c_append(seed, region.slice(0, region.len())))
+    Ok(checked::Checked(::crc32c::crc32c_append(seed, region.slice(0, region.len()))))
 }
 
 /// Hot loops over the bytes of segments, in Rust.
@@ -92,6 +93,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        super::checked::spare_backtraces();
         module.add("Record", super::object::RecordType::get(module.py())?.into_inner())
     }
 }

@@ -1,5 +1,5 @@
-//! Memory shared with Python and with other processes.  With `object.rs`, which builds records, this is the only
-//! unsafe code of this crate.
+//! Memory shared with Python and with other processes.  With `object.rs`, which builds records, and `checked.rs`, which
+//! builds other objects, this is the only unsafe code of this crate.
 //!
 //! A `Region` is a contiguous buffer that Python exported and that stays exported while the region lives, so it
 //! cannot be unmapped, moved or resized.  Every access is checked against its bounds.  Other processes may store
@@ -21,6 +21,8 @@ use pyo3::ffi;
 use pyo3::marker::Ungil;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyList, PyTuple};
+
+use crate::checked;
 
 /// A file that somebody else closes.
 pub type Borrowed = ManuallyDrop<File>;
@@ -53,7 +55,8 @@ impl Region {
         if region.base.addr() % WORD == 0 {
             return Ok(region);
         }
-        let mut words = vec![0_u64; region.bytes.div_ceil(WORD)];
+        let mut words = checked::room_for(region.bytes.div_ceil(WORD))?;
+        words.resize(region.bytes.div_ceil(WORD), 0_u64);
         let base = words.as_mut_ptr().cast::<u8>();
         // SAFETY: the vector holds at least `bytes` bytes, and is new, so it does not overlap.
         unsafe { ptr::copy_nonoverlapping(region.base, base, region.bytes) };
@@ -235,13 +238,13 @@ pub fn with_bytes<R>(
     range: Range<usize>,
     mut keep: impl FnMut(usize) -> bool + Ungil,
     action: impl FnOnce(&[&[u8]]) -> R + Ungil,
-) -> Option<R> {
+) -> PyResult<Option<R>> {
     let get = match (items.is_instance_of::<PyList>(), items.is_instance_of::<PyTuple>()) {
         (true, _) => ffi::PyList_GetItem,
         (_, true) => ffi::PyTuple_GetItem,
-        _ => return None,
+        _ => return Ok(None),
     };
-    let mut found: Vec<&[u8]> = Vec::with_capacity(range.len().min(1 << 15));
+    let mut found: Vec<&[u8]> = checked::room_for(range.len().min(1 << 15))?;
     let mut ahead = [ptr::null_mut(); AHEAD];
     'all: for start in range.clone().step_by(AHEAD) {
         let ahead = &mut ahead[..AHEAD.min(range.end - start)];
@@ -255,15 +258,18 @@ pub fn with_bytes<R>(
             // SAFETY: as above, so it is an object if it is not null, and its container keeps it alive.
             let Some(bytes) = (unsafe { exact_bytes(item) }) else {
                 drop(PyErr::take(items.py()));
-                return None;
+                return Ok(None);
             };
             if !keep(bytes.len()) {
                 break 'all;
             }
+            if found.len() == found.capacity() {
+                checked::reserve(&mut found, 1)?;
+            }
             found.push(bytes);
         }
     }
-    Some(action(&found))
+    Ok(Some(action(&found)))
 }
 
 /// Copy bytes that do not overlap; a call would take as long as copying as few as records mostly have.
@@ -298,8 +304,8 @@ pub struct Column<'py> {
 
 impl<'py> Column<'py> {
     /// An empty column.
-    pub fn new(py: Python<'py>) -> Self {
-        Self { object: PyByteArray::new(py, &[]), base: ptr::null_mut(), filled: 0, capacity: 0 }
+    pub fn new(py: Python<'py>) -> PyResult<Self> {
+        Ok(Self { object: checked::byte_array(py, &[])?, base: ptr::null_mut(), filled: 0, capacity: 0 })
     }
 
     /// Have room for `bytes` more.  The first room is exact; the next is for all that is `thought` to come: a short column

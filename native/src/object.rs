@@ -16,6 +16,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
+use crate::checked::{Checked, Made};
+
 #[repr(C)]
 struct Object {
     head: ffi::PyObject,
@@ -132,7 +134,8 @@ unsafe fn fields(py: Python<'_>, me: *mut ffi::PyObject) -> PyResult<Bound<'_, P
         let record = &*me.cast::<Object>();
         (record, Borrowed::from_ptr(py, record.payload))
     };
-    (record.sequence, record.timestamp_ns, record.ext_id, payload).into_pyobject(py)
+    let made = (record.sequence, record.timestamp_ns, record.ext_id, payload.to_owned()).made(py)?;
+    Ok(made.cast_into::<PyTuple>()?)
 }
 
 /// Run a slot's work on the fields of `me`, and turn an error into what the interpreter expects.
@@ -215,13 +218,9 @@ extern "C" fn dealloc(me: *mut ffi::PyObject) {
 extern "C" fn repr(me: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the slot of a Record.
     unsafe {
-        with_fields(me, ptr::null_mut(), |fields| {
-            let (sequence, timestamp_ns, ext_id, payload): (u64, u64, u64, Bound<'_, PyAny>) = fields.extract()?;
-            let payload = payload.repr()?;
-            let text =
-                format!("Record(sequence={sequence}, timestamp_ns={timestamp_ns}, ext_id={ext_id}, payload={payload})");
-            Ok(text.into_pyobject(fields.py())?.into_ptr())
-        })
+        let record = &*me.cast::<Object>();
+        let text = c"Record(sequence=%llu, timestamp_ns=%llu, ext_id=%llu, payload=%R)";
+        ffi::PyUnicode_FromFormat(text.as_ptr(), record.sequence, record.timestamp_ns, record.ext_id, record.payload)
     }
 }
 
@@ -252,7 +251,7 @@ extern "C" fn length(_me: *mut ffi::PyObject) -> ffi::Py_ssize_t {
 
 extern "C" fn item(me: *mut ffi::PyObject, index: ffi::Py_ssize_t) -> *mut ffi::PyObject {
     // SAFETY: the slot of a Record.
-    unsafe { with_fields(me, ptr::null_mut(), |fields| Ok(fields.as_any().get_item(index)?.into_ptr())) }
+    unsafe { with_fields(me, ptr::null_mut(), |fields| Ok(fields.as_any().get_item(Checked(index))?.into_ptr())) }
 }
 
 extern "C" fn subscript(me: *mut ffi::PyObject, key: *mut ffi::PyObject) -> *mut ffi::PyObject {
@@ -276,7 +275,7 @@ extern "C" fn reduce(me: *mut ffi::PyObject, _none: *mut ffi::PyObject) -> *mut 
     unsafe {
         with_fields(me, ptr::null_mut(), |fields| {
             let py = fields.py();
-            Ok((RecordType::get(py)?.into_inner(), fields).into_pyobject(py)?.into_ptr())
+            Ok((RecordType::get(py)?.into_inner(), fields).made(py)?.into_ptr())
         })
     }
 }

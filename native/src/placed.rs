@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::checked::{self, Checked};
+
 /// Partition, first and last index, entry.
 type Placed = (u64, u64, u64, u64);
 
@@ -15,8 +17,8 @@ type Placed = (u64, u64, u64, u64);
 pub fn fold_placed<'py>(
     placed: &Bound<'py, PyList>,
     through: u64,
-) -> PyResult<(Bound<'py, PyDict>, Bound<'py, PyList>)> {
-    let (py, rest) = (placed.py(), PyList::empty(placed.py()));
+) -> PyResult<Checked<(Bound<'py, PyDict>, Bound<'py, PyList>)>> {
+    let (py, rest) = (placed.py(), checked::empty_list(placed.py())?);
     let (mut folded, mut seats) = (Vec::<(u64, Placed)>::new(), HashMap::<u64, usize>::new());
     for run in placed {
         let (partition, first, last, entry): Placed = run.extract()?;
@@ -24,6 +26,8 @@ pub fn fold_placed<'py>(
             rest.append(run)?;
             continue;
         }
+        checked::reserve_key(&mut seats)?;
+        checked::reserve(&mut folded, 1)?;
         let seat = *seats.entry(partition).or_insert(folded.len());
         if seat == folded.len() {
             folded.push((partition, (first, last, entry, entry)));
@@ -31,9 +35,9 @@ pub fn fold_placed<'py>(
         let whole = &mut folded[seat].1;
         (whole.1, whole.3) = (last, entry);
     }
-    let found = PyDict::new(py);
+    let found = checked::empty_dict(py)?;
     for (partition, whole) in folded {
-        found.set_item(partition, whole)?;
+        found.set_item(Checked(partition), Checked(whole))?;
     }
-    Ok((found, rest))
+    Ok(Checked((found, rest)))
 }

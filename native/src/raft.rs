@@ -21,11 +21,15 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
+use crate::checked::{self, Checked, Made};
 use values::{ConfValue, EntryValue, Options, ReadyValue, Recovered, SnapshotValue, StatusValue};
 use window::Window;
 
 pyo3::import_exception!(latewood.errors, Poisoned);
 pyo3::import_exception!(latewood.errors, UsageError);
+
+/// Token, first, end, bytes.
+type Fetch = (u64, u64, u64, u64);
 
 /// One node's Raft.  Private by name: the public names of this module are those of the kernel, which has a pure twin.
 #[pyclass(module = "latewood._native", name = "_RaftCore")]
@@ -124,19 +128,19 @@ impl RaftCore {
     }
 
     /// Append entries as the leader: the index of the first, 0 if they were refused.
-    fn propose(&mut self, data: Vec<Bound<'_, PyBytes>>) -> PyResult<u64> {
+    fn propose(&mut self, data: Vec<Bound<'_, PyBytes>>) -> PyResult<Checked<u64>> {
         if data.is_empty() {
-            return Ok(0);
+            return Ok(Checked(0));
         }
         let own = |data| Bytes::from_owner(PyBackedBytes::from(data)); // Python's own bytes: nothing is copied.
-        self.append(data.into_iter().map(|data| Entry { data: own(data), ..Entry::default() }).collect())
+        self.append(data.into_iter().map(|data| Entry { data: own(data), ..Entry::default() }).collect()).map(Checked)
     }
 
     /// Propose a change of membership: its index, 0 if it was refused.
-    fn propose_change(&mut self, changes: Vec<(i32, u64)>, context: Vec<u8>, joint: bool) -> PyResult<u64> {
+    fn propose_change(&mut self, changes: Vec<(i32, u64)>, context: Vec<u8>, joint: bool) -> PyResult<Checked<u64>> {
         let outgoing = !self.node.raft.prs().conf().to_conf_state().voters_outgoing.is_empty();
         if self.node.raft.has_pending_conf() || outgoing != changes.is_empty() {
-            return Ok(0); // The engine would put an empty entry in its place.
+            return Ok(Checked(0)); // The engine would put an empty entry in its place.
         }
         let mut change = ConfChangeV2 { context: context.into(), ..ConfChangeV2::default() };
         change.set_transition(if joint { ConfChangeTransition::Implicit } else { ConfChangeTransition::Auto });
@@ -154,11 +158,11 @@ impl RaftCore {
         let data = change.write_to_bytes().map_err(|error| UsageError::new_err(error.to_string()))?;
         let mut entry = Entry { data: data.into(), ..Entry::default() };
         entry.set_entry_type(EntryType::EntryConfChangeV2);
-        self.append(vec![entry])
+        self.append(vec![entry]).map(Checked)
     }
 
     /// Make a committed change of membership take effect; who is a member now.
-    fn apply_change(&mut self, kind: i32, data: &[u8]) -> PyResult<ConfValue> {
+    fn apply_change(&mut self, kind: i32, data: &[u8]) -> PyResult<Checked<ConfValue>> {
         if kind != EntryType::EntryConfChangeV2 as i32 {
             return Err(UsageError::new_err(format!("an entry of kind {kind} is no change of membership of ours")));
         }
@@ -173,7 +177,7 @@ impl RaftCore {
             }
             Ok(conf)
         })?;
-        applied.map(|conf| ConfValue::from(&conf)).map_err(|error: Error| usage(&error))
+        applied.map(|conf| Checked(ConfValue::from(&conf))).map_err(|error: Error| usage(&error))
     }
 
     /// Ask for a linearizable read.
@@ -187,7 +191,7 @@ impl RaftCore {
     }
 
     /// Take what is to be done.  The engine may go on at once; `on_persisted` says when it is durable.
-    fn ready<'py>(&mut self, py: Python<'py>) -> PyResult<ReadyValue<'py>> {
+    fn ready<'py>(&mut self, py: Python<'py>) -> PyResult<Checked<ReadyValue<'py>>> {
         let taken = self.run(|node| {
             let mut ready = node.ready();
             let taken = values::Taken::new(&mut ready, node.raft.state as u8, node.raft.leader_id);
@@ -198,7 +202,10 @@ impl RaftCore {
             node.advance_append_async(ready);
             taken
         })?;
-        taken.to_python(py)
+        taken.to_python(py).map(Checked).inspect_err(|_| {
+            self.poisoned =
+                Some("there was no memory for what is to be done, and the engine does not say it twice".into());
+        })
     }
 
     /// This ready, and every one before it, is durable.
@@ -216,8 +223,8 @@ impl RaftCore {
     }
 
     /// Old entries that are needed: token, first, end, bytes.
-    fn fetches(&mut self) -> PyResult<Vec<(u64, u64, u64, u64)>> {
-        self.run(|node| node.store().take_fetches())
+    fn fetches(&mut self) -> PyResult<Checked<Vec<Fetch>>> {
+        self.run(|node| node.store().take_fetches()).map(Checked)
     }
 
     /// Answer a request for old entries.
@@ -232,8 +239,8 @@ impl RaftCore {
     }
 
     /// The least index of a snapshot that some node waits for; 0: none.
-    fn wants_snapshot(&mut self) -> PyResult<u64> {
-        self.run(|node| node.store().wants_snapshot())
+    fn wants_snapshot(&mut self) -> PyResult<Checked<u64>> {
+        self.run(|node| node.store().wants_snapshot()).map(Checked)
     }
 
     /// Have a snapshot ready for nodes that are too far behind.
@@ -273,9 +280,10 @@ impl RaftCore {
     }
 
     /// The engine in figures.
-    fn status<'py>(&mut self, py: Python<'py>) -> PyResult<(StatusValue, Bound<'py, PyList>)> {
+    fn status<'py>(&mut self, py: Python<'py>) -> PyResult<Checked<(StatusValue, Bound<'py, PyList>)>> {
         let (status, progress) = self.run(|node| values::status(node))?;
-        Ok((status, PyList::new(py, progress)?))
+        let progress = checked::collect(progress.into_iter().map(|one| one.made(py)))?;
+        Ok(Checked((status, checked::list(py, progress)?)))
     }
 }
 

@@ -3,11 +3,14 @@
 //! Nothing here writes, and nothing looks at or past the limit it is given.  Whoever hops (skip, find_timestamp,
 //! index_records) trusts lengths that were verified before; whoever returns records or counts checks each CRC.
 
+use std::collections::TryReserveError;
+
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::block::{Block, Budget};
+use crate::checked::{self, Checked};
 use crate::memory::Region;
 use crate::object::RecordType;
 use crate::record::{self, HEADER, Header, SEAL};
@@ -126,7 +129,7 @@ impl Window {
         header: Header,
         sequence: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let payload = PyBytes::new(py, self.payload(offset, header.length as usize));
+        let payload = checked::bytes(py, self.payload(offset, header.length as usize))?;
         kind.record(sequence, self.words(offset), payload)
     }
 }
@@ -136,7 +139,7 @@ const fn next(offset: usize, header: Header) -> usize {
     offset + record::size(header.length as usize)
 }
 
-type Scanned<'py> = (Bound<'py, PyList>, usize, u8);
+type Scanned<'py> = Checked<(Bound<'py, PyList>, usize, u8)>;
 
 /// Read records from `offset`, each verified: `(records, next_offset, state)`.
 #[pyfunction]
@@ -159,13 +162,14 @@ pub fn scan<'py>(
         match window.read(offset) {
             Err(state) => break state,
             Ok(header) => {
+                checked::reserve(&mut records, 1)?;
                 records.push(window.record(py, &kind, offset, header, sequence + records.len() as u64)?);
                 bytes += u64::from(header.length);
                 offset = next(offset, header);
             }
         }
     };
-    Ok((PyList::new(py, records)?, offset, state))
+    Ok(Checked((checked::list(py, records)?, offset, state)))
 }
 
 /// Running totals of the records gone over.
@@ -207,7 +211,7 @@ fn verify_all(window: &Window, offset: usize) -> (Totals, usize, u8) {
     }
 }
 
-type Verified = (u64, usize, u8, u64, u64, u64, u64, u64);
+type Verified = Checked<(u64, usize, u8, u64, u64, u64, u64, u64)>;
 
 /// Check every CRC from `offset` until there is no record:
 /// `(count, next_offset, state, first_ts, last_ts, max_ts, min_ext, max_ext)`.
@@ -216,12 +220,12 @@ pub fn verify(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: P
     let window = Window::aligned(buffer, offset, limit)?;
     let (totals, next_offset, state) = py.detach(|| verify_all(&window, offset.0));
     let Totals { count, first, last, max, min_ext_id, max_ext_id } = totals;
-    Ok((count, next_offset, state, first, last, max, min_ext_id, max_ext_id))
+    Ok(Checked((count, next_offset, state, first, last, max, min_ext_id, max_ext_id)))
 }
 
 /// Hop over up to `count` records by their lengths: `(next_offset, hopped)`.
 #[pyfunction]
-pub fn skip(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place, count: u64) -> PyResult<(usize, u64)> {
+pub fn skip(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place, count: u64) -> PyResult<Checked<(usize, u64)>> {
     let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut hopped) = (offset.0, 0);
     while hopped < count {
@@ -229,7 +233,7 @@ pub fn skip(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place, count: u64) 
         offset = next(offset, header);
         hopped += 1;
     }
-    Ok((offset, hopped))
+    Ok(Checked((offset, hopped)))
 }
 
 /// Index entries (u64 offset, u64 running maximum of the timestamps) for every `interval`-th of up to `count` records.
@@ -252,12 +256,13 @@ pub fn index_records<'py>(
         let Ok(header) = window.peek(offset) else { break };
         max = max.max(record::timestamp_ns(&window.region, offset));
         if ordinal % interval == 0 {
+            checked::reserve(&mut entries, 16)?;
             entries.extend_from_slice(&(offset as u64).to_le_bytes());
             entries.extend_from_slice(&max.to_le_bytes());
         }
         offset = next(offset, header);
     }
-    Ok(PyBytes::new(py, &entries))
+    checked::bytes(py, &entries)
 }
 
 /// Hop to the first record whose timestamp is at least `timestamp_ns`: `(hopped, next_offset, state)`.
@@ -267,7 +272,7 @@ pub fn find_timestamp(
     offset: Place,
     limit: Place,
     timestamp_ns: u64,
-) -> PyResult<(u64, usize, u8)> {
+) -> PyResult<Checked<(u64, usize, u8)>> {
     let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut hopped) = (offset.0, 0);
     let state = loop {
@@ -280,41 +285,41 @@ pub fn find_timestamp(
             }
         }
     };
-    Ok((hopped, offset, state))
+    Ok(Checked((hopped, offset, state)))
 }
 
 /// The first offset from `offset` on, in steps of 8, with a whole valid record, or -1.
 #[pyfunction]
-pub fn find_record(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<isize> {
+pub fn find_record(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Checked<isize>> {
     let window = Window::new(buffer, offset, limit)?;
-    let found = py.detach(|| search(&window, offset.0));
-    found.map_or(Ok(-1), |place| Ok(isize::try_from(place)?))
+    let found = py.detach(|| search(&window, offset.0)).map_err(|_| checked::no_memory())?;
+    Ok(Checked(found.map_or(Ok(-1), isize::try_from)?))
 }
 
-fn search(window: &Window, offset: usize) -> Option<usize> {
+fn search(window: &Window, offset: usize) -> Result<Option<usize>, TryReserveError> {
     let sums = Sums::new(window.region.slice(0, window.limit));
     let mut place = offset.next_multiple_of(8);
     while place + HEADER <= window.limit {
         if let Ok(header) = window.peek(place) {
-            let sum = sums.crc(header.length, place + 8, place + HEADER + header.length as usize);
+            let sum = sums.crc(header.length, place + 8, place + HEADER + header.length as usize)?;
             if record::mark(sum) == header.mark {
-                return Some(place);
+                return Ok(Some(place));
             }
         }
         place += 8;
     }
-    None
+    Ok(None)
 }
 
 /// The offset just past the last byte of `[offset, limit)` that is not zero, or `offset`.
 #[pyfunction]
-pub fn nonzero_end(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<usize> {
+pub fn nonzero_end(py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Checked<usize>> {
     let window = Window::new(buffer, offset, limit)?;
     let offset = offset.0;
     if offset >= window.limit {
-        return Ok(offset);
+        return Ok(Checked(offset));
     }
-    Ok(py.detach(|| offset + used(window.region.slice(offset, window.limit - offset))))
+    Ok(Checked(py.detach(|| offset + used(window.region.slice(offset, window.limit - offset)))))
 }
 
 fn used(bytes: &[u8]) -> usize {

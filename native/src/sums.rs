@@ -6,6 +6,7 @@
 //! time.
 
 use std::cell::OnceCell;
+use std::collections::TryReserveError;
 
 use crc32c::crc32c_append;
 
@@ -39,15 +40,17 @@ struct Table {
 }
 
 impl Table {
-    fn new(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8]) -> Result<Self, TryReserveError> {
         let sums = bytes.chunks_exact(STEP).scan(0, |sum, chunk| {
             *sum = crc32c_append(*sum, chunk);
             Some(*sum)
         });
-        let prefixes: Vec<u32> = std::iter::once(0).chain(sums).collect();
+        let mut prefixes: Vec<u32> = Vec::new();
+        prefixes.try_reserve_exact(bytes.len() / STEP + 1)?;
+        prefixes.extend(std::iter::once(0).chain(sums));
         let powers = prefixes.len().ilog2() as usize + 1;
         let steps = std::iter::successors(Some(step()), |matrix| Some(squared(matrix))).take(powers).collect();
-        Self { prefixes, steps }
+        Ok(Self { prefixes, steps })
     }
 
     /// `crc` as so many steps after it move it.
@@ -70,15 +73,20 @@ impl<'a> Sums<'a> {
     }
 
     /// The CRC of `bytes[start..stop]`, extended from `seed`.
-    pub fn crc(&self, seed: u32, start: usize, stop: usize) -> u32 {
+    pub fn crc(&self, seed: u32, start: usize, stop: usize) -> Result<u32, TryReserveError> {
         if stop - start < SHORT {
-            return crc32c_append(seed, &self.bytes[start..stop]);
+            return Ok(crc32c_append(seed, &self.bytes[start..stop]));
         }
-        let table = self.table.get_or_init(|| Table::new(self.bytes));
+        let table = if let Some(table) = self.table.get() {
+            table
+        } else {
+            let table = Table::new(self.bytes)?;
+            self.table.get_or_init(|| table)
+        };
         let (first, last) = (start.div_ceil(STEP), stop / STEP);
         let seed = crc32c_append(seed, &self.bytes[start..first * STEP]);
         // Two shifts of the same length are one: of what comes before, and of the prefix to be taken away.
         let seed = table.shift(seed ^ table.prefixes[first], last - first) ^ table.prefixes[last];
-        crc32c_append(seed, &self.bytes[last * STEP..stop])
+        Ok(crc32c_append(seed, &self.bytes[last * STEP..stop]))
     }
 }

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::UsageError;
 use super::window::Window;
+use crate::checked::{self, Checked, Made};
 
 /// Index, term, kind, data.
 pub type EntryValue<'py> = (u64, u64, i32, Bound<'py, PyBytes>);
@@ -29,8 +30,14 @@ pub type ReadyValue<'py> = (
 );
 
 /// Voters, learners, outgoing voters, learners to be, whether a joint configuration is left by itself.
-#[derive(FromPyObject, IntoPyObject)]
+#[derive(FromPyObject)]
 pub struct ConfValue(Vec<u64>, Vec<u64>, Vec<u64>, Vec<u64>, bool);
+
+impl<'py> Made<'py> for ConfValue {
+    fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        (self.0, self.1, self.2, self.3, self.4).made(py)
+    }
+}
 
 impl From<&ConfState> for ConfValue {
     fn from(conf: &ConfState) -> Self {
@@ -178,15 +185,16 @@ impl Taken {
     /// As Python objects.
     pub fn to_python<'py>(&self, py: Python<'py>) -> PyResult<ReadyValue<'py>> {
         let snapshot = self.snapshot.as_ref().map(|snapshot| {
-            let about = snapshot.get_metadata();
-            (about.index, about.term, ConfValue::from(about.get_conf_state()), PyBytes::new(py, &snapshot.data))
+            let (about, data) = (snapshot.get_metadata(), checked::bytes(py, &snapshot.data)?);
+            Ok::<_, PyErr>((about.index, about.term, ConfValue::from(about.get_conf_state()), data))
         });
-        let reads = self.reads.iter().map(|read| (read.index, PyBytes::new(py, &read.request_ctx)));
+        let read = |read: &ReadState| (read.index, checked::bytes(py, &read.request_ctx)?).made(py);
+        let reads = checked::collect(self.reads.iter().map(read))?;
         Ok((
             self.head,
-            (entries(py, &self.entries)?, snapshot),
+            (entries(py, &self.entries)?, snapshot.transpose()?),
             (messages(py, &self.messages)?, messages(py, &self.persisted_messages)?),
-            (entries(py, &self.committed)?, PyList::new(py, reads)?),
+            (entries(py, &self.committed)?, checked::list(py, reads)?),
         ))
     }
 }
@@ -219,17 +227,17 @@ pub fn status(node: &RawNode<Window>) -> (StatusValue, Vec<ProgressValue>) {
 }
 
 fn entries<'py>(py: Python<'py>, entries: &[Entry]) -> PyResult<Bound<'py, PyList>> {
-    let values = entries
-        .iter()
-        .map(|entry| (entry.index, entry.term, entry.get_entry_type() as i32, PyBytes::new(py, &entry.data)));
-    PyList::new(py, values)
+    let value = |entry: &Entry| {
+        (entry.index, entry.term, entry.get_entry_type() as i32, checked::bytes(py, &entry.data)?).made(py)
+    };
+    checked::list(py, checked::collect(entries.iter().map(value))?)
 }
 
 fn messages<'py>(py: Python<'py>, messages: &[Message]) -> PyResult<Bound<'py, PyList>> {
-    let values = PyList::empty(py);
+    let values = checked::empty_list(py)?;
     let add = |message: &Message| {
         let data = message.write_to_bytes().expect("messages are shorter than 2 GiB");
-        values.append((message.to, message.get_msg_type() as i32, PyBytes::new(py, &data)))
+        values.append(Checked((message.to, message.get_msg_type() as i32, checked::bytes(py, &data)?)))
     };
     for message in messages {
         if message.entries.iter().map(|entry| entry.data.len()).sum::<usize>() <= APPEND_BYTES_MAX {
