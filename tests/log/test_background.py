@@ -3,6 +3,8 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 import latewood
 from latewood import ClosedError, StorageError
 from latewood.limits import MiB
@@ -73,6 +75,28 @@ def test_a_small_log_has_no_thread_and_closing_ends_it() -> None:
         log.append_many([bytes(1000)] * 2_000)
         assert len(named_threads()) == len(before) + 1
     assert named_threads() == before
+
+
+def test_a_thread_that_cannot_be_started_fails_no_append_and_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As without memory for its stack, or at the end of the interpreter."""
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = named_threads()
+    with latewood.open(ROOT, fs=MemFS(), segment_bytes_max=4 * MiB) as log:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            assert log.append_many([bytes(1000)] * 2_000) == range(2000)
+        assert named_threads() == before
+        assert "can't start new thread" in caplog.text
+        log.append_many([bytes(1000)] * 1_500)
+        assert len(named_threads()) == len(before) + 1
+    with latewood.open(ROOT, fs=MemFS()) as log, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        log.append_many([bytes(1000)] * 2_000)
 
 
 def test_the_background_thread_bounds_what_recovery_would_scan() -> None:

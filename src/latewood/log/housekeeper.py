@@ -31,8 +31,17 @@ class Housekeeper:
         self._poked.set()
         with self._starting:
             if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name="latewood-housekeeper", daemon=True)
-                self._thread.start()
+                self._start()
+
+    def _start(self) -> None:
+        """Start the thread; if that cannot be, whoever appended is not the one to be told, and the next poke tries."""
+        thread = threading.Thread(target=self._run, name="latewood-housekeeper", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # No memory for its stack, too many of them, or the interpreter ends.
+            _logger.warning("in the background: %s", error)
+        else:
+            self._thread = thread
 
     def stop(self) -> None:
         """End the thread, after the work at hand."""
