@@ -116,7 +116,7 @@ def test_chunks_of_a_shard_whose_log_is_behind_are_read_and_then_the_loss_is_tol
     lake.store.close()
     with Store.open(lake.home / LAKE, tier=lake.tier, clock=lake.clock, mode=mode) as store:
         database = store.database(NAME)
-        found = []
+        found: list[int] = []
         with pytest.raises(LogBehind):
             found.extend(record.sequence for record in database.scan(shard=1))
         assert found == list(range(OLD + NEW))
@@ -213,7 +213,7 @@ def test_with_its_loss_accepted_a_log_goes_on_behind_the_chunks(scene: Scene, lo
         lake.check()
     lake.run("verify")
     assert load_report(PosixFS(), lake.site.report_dir).findings == ()
-    kept = {}
+    kept: dict[str, bytes] = {}
     for one in done:
         if one.kept is not None:
             kept |= {f"{one.shard:05}/{name}": data for name, data in files_of(one.kept).items()}

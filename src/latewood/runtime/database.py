@@ -11,6 +11,7 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from latewood.catalog.tables import DbActive, DbDraining, DbRecord
+from latewood.closing import Closing
 from latewood.errors import ClosedError, UsageError
 from latewood.format import keyed
 from latewood.log.argument import nanoseconds
@@ -235,10 +236,11 @@ class Database:
         return [ShardStats(shard.number, shard.first(), shard.end(), shard.log_first()) for shard in self.shards]
 
     def close(self) -> None:
-        """Close its readers and logs."""
-        self._readers.close()
-        for shard in self.shards:
-            shard.close()
+        """Close its readers and logs: all of them, whatever some of them raise."""
+        with Closing() as closing:
+            closing(self._readers.close)
+            for shard in self.shards:
+                closing(shard.close)
 
     # -- inside -----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
+from latewood.closing import Closing
 from latewood.errors import ClosedError, CorruptError, DataLost, LatewoodError, UsageError
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
@@ -133,12 +134,13 @@ class DatabaseReader:
     def close(self) -> None:
         """Give the name up.  What was not committed is read again."""
         self._closed = self._closed or ClosedError("the reader is closed; open it again")
-        for stream in self._streams.values():
-            stream.close()
-        self._streams.clear()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        streams, self._streams = list(self._streams.values()), {}
+        lock, self._lock = self._lock, None
+        with Closing() as closing:
+            for stream in streams:
+                closing(stream.close)
+            if lock is not None:
+                closing(lock.close)
 
     def __enter__(self) -> Self:
         return self

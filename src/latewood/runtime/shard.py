@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.catalog.tables import ChunkRecord
-from latewood.errors import CorruptError, DataLost, KeyNotFound, LogBehind, NotFoundError, UnavailableError, UsageError
+from latewood.errors import (
+    ClosedError,
+    CorruptError,
+    DataLost,
+    KeyNotFound,
+    LogBehind,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 
@@ -41,6 +50,7 @@ class Shard:
         self._missing = missing
         self._lock = threading.Lock()
         self._log: Queue | None = None
+        self._is_closed = False
 
     @property
     def log(self) -> Queue:
@@ -48,9 +58,12 @@ class Shard:
 
         Raises:
             LogBehind: it is not there, or ends before its chunks do.
+            ClosedError: the database was closed.
         """
         with self._lock:
             if self._log is None:
+                if self._is_closed:
+                    raise ClosedError("the database is closed; open its store again")
                 self._log = self._open_log()
             return self._log
 
@@ -131,8 +144,9 @@ class Shard:
                     self._give_up(error, piece.chunk)
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log; it is not opened again."""
         with self._lock:
+            self._is_closed = True
             if self._log is not None:
                 self._log.close()
 

@@ -31,6 +31,7 @@ from latewood.catalog.tables import (
     WalStateRecord,
 )
 from latewood.clock import Clock, SystemClock
+from latewood.closing import Closing
 from latewood.errors import (
     CorruptError,
     JobFailed,
@@ -356,16 +357,23 @@ class Store:
     # -- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the workers, close every database, then the catalog.  Closing twice is fine."""
-        with ExitStack() as rest:
-            rest.callback(self.catalog.close)
-            with self._lock:
-                for database in self._databases.values():
-                    rest.callback(database.close)
-                self._databases = {}
-                pool, self._pool = self._pool, None
+        """Stop the workers, close every database, then the catalog.  Closing twice is fine.
+
+        All of it is closed, whatever some of it raises: one error says so, with the others in its notes.
+
+        Raises:
+            Poisoned: records of a log, or a commit of the catalog, are in doubt.
+            DiskFull: there is no room for the final state of a log; everything acknowledged is safe.
+        """
+        with self._lock:
+            databases, pool = list(self._databases.values()), self._pool
+        with Closing() as closing:
             if pool is not None:
-                pool.stop()
+                closing(pool.stop)
+            for database in databases:
+                closing(database.close)
+            closing(self.catalog.close)
+        self._pool = None
 
     def __enter__(self) -> Self:
         return self
