@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from latewood.errors import (
+    AnotherLog,
     BadName,
     ClosedError,
     ClusterUnavailable,
@@ -17,6 +18,7 @@ from latewood.errors import (
     OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
+    Owned,
     Poisoned,
     ReaderAhead,
     ReadOnlyError,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from latewood.runtime import Database, DatabaseOptions, DatabaseReader, DatabaseRecord, Store
 
 __all__ = [
+    "AnotherLog",
     "AsyncClient",
     "AsyncPartition",
     "AsyncReader",
@@ -71,6 +74,7 @@ __all__ = [
     "OutcomeForgotten",
     "OutcomeUnknown",
     "Overloaded",
+    "Owned",
     "Partition",
     "PartitionInfo",
     "PartitionReader",

@@ -8,6 +8,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from latewood.format import checkpoint, cursor, pointer, segment
+from latewood.format.identity import Life, LogIdentity, Owner
 
 PATH: Final = Path("events/file")
 
@@ -15,6 +16,16 @@ u16 = st.integers(0, 2**16 - 1)
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
+
+
+BIRTH: Final = b"identity of oaks"
+IDENTITY: Final = LogIdentity(BIRTH, Owner.STORE, (Life(int.from_bytes(BIRTH[:8], "little"), 0), Life(0xACE, 60)))
+identities = st.builds(
+    LogIdentity,
+    st.binary(min_size=16, max_size=16),
+    st.sampled_from(Owner),
+    st.lists(st.builds(Life, u64, u64), min_size=1, max_size=5).map(tuple),
+)
 
 
 @dataclass(frozen=True)
