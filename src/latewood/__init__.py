@@ -30,7 +30,7 @@ from latewood.errors import (
     WaitExpired,
 )
 from latewood.kernel import Record
-from latewood.log import Log, LogOptions, LogStats
+from latewood.log import Life, Log, LogIdentity, LogOptions, LogStats, Mark, Owner
 from latewood.queue import Queue, Reader, ReaderInfo, RetentionPolicy
 from latewood.queue import open_queue as open  # noqa: A004 - `latewood.open` reads as it should
 
@@ -63,11 +63,14 @@ __all__ = [
     "DiskFull",
     "Forked",
     "LatewoodError",
+    "Life",
     "Locked",
     "Log",
+    "LogIdentity",
     "LogOptions",
     "LogStats",
     "ManifestCorrupted",
+    "Mark",
     "Members",
     "NodeProgress",
     "NotFoundError",
@@ -75,6 +78,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "Owned",
+    "Owner",
     "Partition",
     "PartitionInfo",
     "PartitionReader",

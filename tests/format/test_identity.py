@@ -26,9 +26,7 @@ VERSION_BITS = range(64, 80)
 
 
 @given(identities, st.binary(max_size=40), st.binary(max_size=40))
-def test_a_block_survives_the_round_trip_wherever_it_stands(
-    identity: LogIdentity, before: bytes, after: bytes
-) -> None:
+def test_a_block_survives_the_round_trip_wherever_it_stands(identity: LogIdentity, before: bytes, after: bytes) -> None:
     raw = encode_block(identity)
     assert decode_block(before + raw + after, len(before), PATH) == identity
     assert block_bytes(before + raw + after, len(before)) == len(raw)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from latewood.errors import CorruptError, LatewoodError, ManifestCorrupted, UnsupportedVersion
 from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.format.identity import BLOCK_SIZE, LIFE_SIZE, LogIdentity
 from latewood.format.manifest import (
     ACTIVE_SIZE,
     HEADER_SIZE,
@@ -19,7 +20,6 @@ from latewood.format.manifest import (
     encode,
     encode_front,
 )
-from latewood.format.identity import BLOCK_SIZE, LIFE_SIZE, LogIdentity
 from tests.format.codecs import IDENTITY, identities, u32, u64
 
 SLOT = Path("events/manifest.2")

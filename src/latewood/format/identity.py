@@ -76,6 +76,7 @@ class Owner(IntEnum):
     """Who may append to a log.  Anybody may read it."""
 
     ANYBODY = 0
+    """Any program."""
     STORE = 1
     """The store whose shard it is."""
     NODE = 2
@@ -86,6 +87,7 @@ class Life(NamedTuple):
     """A time in which a log lost no record."""
 
     life: int
+    """Its name: a random number, never 0."""
     start_sequence: int
     """Where the log ended when it began: an earlier life's positions beyond this are of records that are gone."""
 
@@ -94,8 +96,11 @@ class LogIdentity(NamedTuple):
     """Which log it is, who may append to it, and its lives, oldest first."""
 
     identity: bytes
+    """16 bytes from the log's birth: they never change, and a copy has the same."""
     owner: Owner
+    """Who may append."""
     lives: tuple[Life, ...]
+    """A new one begins when records may have been lost."""
 
     @property
     def life(self) -> int:
@@ -112,7 +117,9 @@ class Mark(NamedTuple):
     """What a position that is stored outside of its log carries, so that another log is not taken for this one."""
 
     identity: bytes
+    """The log's."""
     life: int
+    """That the log was in when the position was taken."""
 
 
 def encode_block(identity: LogIdentity) -> bytes:

@@ -64,8 +64,7 @@ _HEADER: Final = struct.Struct(
 )
 assert _HEADER.size == HEADER_SIZE
 _STATE: Final = struct.Struct(
-    "<"
-    "Q"  # coordinator_watermark
+    "<Q"  # coordinator_watermark
 )
 assert _STATE.size == STATE_SIZE
 _ACTIVE: Final = struct.Struct(

@@ -10,7 +10,7 @@ Format: docs/format/identity.md.  Order of writes: docs/crash-safety.md, "create
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from latewood.errors import CorruptError, NotFoundError, Owned, UsageError
 from latewood.format.identity import (
@@ -48,10 +48,10 @@ def claim_of(owner: Owner, birth: bytes | None) -> Claim:
     Raises:
         UsageError: that is no owner, or no identity.
     """
-    if not isinstance(owner, Owner):
-        message = f"owner must be an Owner, not {owner!r}"
+    keeper, given = cast("tuple[object, object]", (owner, birth))  # Whatever their types say.
+    if not isinstance(keeper, Owner):
+        message = f"owner must be an Owner, not {keeper!r}"
         raise UsageError(message)
-    given: object = birth
     if given is not None and not (isinstance(given, bytes) and len(given) == IDENTITY_BYTES and any(given)):
         message = f"birth must be {IDENTITY_BYTES} bytes, not all zero, and not {birth!r}"
         raise UsageError(message)

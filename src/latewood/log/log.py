@@ -80,8 +80,8 @@ class Log:
         directory.  `background=False` does all work in the calling thread, at the next append or flush.
         Without `segment_bytes_max` or `index_interval` a log goes on with those that it has.
 
-        A store and a node of a cluster open their logs as `owner`, which then only they can append to.  `birth`, 16
-        bytes, is the identity of a log that has none yet, because it is made now or an older program made it; by
+        A log that is opened to append with an `owner` can be appended to by that owner alone from then on.  `birth`,
+        16 bytes, is the identity of a log that has none yet, because it is made now or an older program made it; by
         default it is random.
 
         Raises:

@@ -103,7 +103,8 @@ class ManifestStore:
         """Say whether nothing here could ever have held a record.
 
         Creation writes the identity, slot 1, the pointer, and then the first segment; so before the pointer there is
-        at most a first, empty manifest, and no segment.  A new pointer whose length reached the disk before its byte is 0.
+        at most a first, empty manifest, and no segment.  A new pointer whose length reached the disk before its byte
+        is 0.
         """
         if self._slots.current() not in (None, 0) or self._fs.exists(self._slots.path(_SECOND_SLOT)):
             return False

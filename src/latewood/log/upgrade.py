@@ -67,7 +67,7 @@ def _stored(site: Site, store: ManifestStore, manifest: Manifest) -> Manifest:
 
 
 def _cohort(site: Site, entry: SegmentEntry) -> int:
-    """Return the cohort of a sealed segment.  One that is damaged is no reason not to open the log: nor was it before."""
+    """Return the cohort of a sealed segment; 0 if it is damaged, which never kept a log from being opened."""
     path = site.layout.absolute(entry.path)
     try:
         file = site.fs.open(path)

@@ -210,7 +210,7 @@ class Queue(Log):
         return None
 
 
-def open_queue(
+def open_queue(  # noqa: PLR0913 - all that `Log.open` takes, and retention
     path: str | Path,
     options: LogOptions | None = None,
     *,
@@ -227,8 +227,10 @@ def open_queue(
 
     Options may be given as a `LogOptions`, or by name: `latewood.open("events", flush_ms=5)`.  With `mode="r"`
     nothing but readers' positions is written and no lock is taken, so it works beside a writer, and on a
-    read-only directory.  Segment size and index interval are as the log has them, unless they are given.  `owner` and
-    `birth` are for programs that keep logs of their own: see `Log.open`.
+    read-only directory.  Segment size and index interval are as the log has them, unless they are given.
+
+    A log that is opened to append with an `owner` can be appended to by that owner alone from then on.  `birth`, 16
+    bytes, is the identity of a log that has none yet; by default it is random.
 
     Raises:
         UsageError: an unknown option, or a value out of bounds; a path that is empty, or names a directory with other
