@@ -287,7 +287,7 @@ class UnsupportedVersion(LatewoodError):
         self.what, self.version, self.path = what, version, path
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what} version {self.version} is not known to this Latewood; upgrade it"
+        return f"{self.path}: {self.what} version {self.version} is not known to this Latewood; upgrade this program"
 
 
 class CorruptError(LatewoodError):

@@ -5,22 +5,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem
 from latewood.limits import VERIFY_THREADS_MAX
 from latewood.log.checkpoint import load_checkpoint
+from latewood.log.identity import load_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
 from latewood.log.summary import SegmentSummary, summarize
-
-UPGRADE: Final = "upgrade Latewood"
-"""The remedy for what is sound, and newer than this program."""
 
 Progress = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -71,6 +69,7 @@ def verify_log(
 
     Raises:
         NotFoundError: there is no log.
+        UnsupportedVersion: a later program wrote one of its files: it may be sound, and this program cannot tell.
     """
     store = ManifestStore(fs, layout)
     try:
@@ -79,8 +78,6 @@ def verify_log(
     except CorruptError as error:
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
-    except UnsupportedVersion as error:
-        return Verification([Finding("damage", error.path, 0, str(error), UPGRADE)], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
     for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)
@@ -166,6 +163,10 @@ class _Check:
 
     def advisory_files(self) -> None:
         """Check what recovery can do without."""
+        identity = load_identity(self._fs, self._layout)
+        if self._manifest.identity is not None and identity != self._manifest.identity:
+            remedy = "opening the log to append writes it again"
+            self._warn(self._layout.identity, 0, "missing or stale", remedy)
         entries = self._manifest.entries
         if len(entries):
             pointer = load_pointer(self._fs, self._layout)

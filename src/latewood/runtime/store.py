@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
-from latewood.catalog.description import change_description, store_description
+from latewood.catalog.description import origin_of, store_description
 from latewood.catalog.tables import (
     Completed,
     Component,
@@ -470,10 +470,12 @@ class Store:
                 message = f"there is no database {name!r}"
                 raise NotFoundError(message)
             db_id, record = found[0], change(found[1])
+            path = self.layout.located(record.options.wal_dir).description
+            origin = origin_of(self._site.fs, path)
             txn = self.catalog.begin_write()
             txn.put_db(db_id, record)
             txn.commit()
-            change_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
+            store_description(self._site.fs, path, db_id, record, origin)
             return db_id
 
     def _find(self, name: str) -> tuple[DbId, DbRecord] | None:
