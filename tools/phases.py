@@ -71,7 +71,13 @@ class Phases:
             SetupError: it failed; with the end of the log.
         """
         done = subprocess.run(
-            list(command), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            list(command),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
         )
         self.write(done.stdout)
         if done.returncode:
