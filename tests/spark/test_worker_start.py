@@ -179,5 +179,14 @@ def test_an_interpreter_that_was_chosen_stays(monkeypatch: pytest.MonkeyPatch) -
     assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python9"
 
 
+@pytest.mark.parametrize("chosen", ["", sys.executable], ids=["an empty name", "this interpreter"])
+def test_an_interpreter_that_is_the_sessions_own_connects_early_too(
+    chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "PYSPARK_PYTHON": chosen, "PYSPARK_DRIVER_PYTHON": chosen})
+    prepare_environment()
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == worker_python()
+
+
 def test_both_halves_agree_on_the_variable() -> None:
     assert worker_connect.CONNECTION == worker_start.CONNECTION
