@@ -22,8 +22,7 @@ def test_every_exported_name_is_explained() -> None:
 
 def test_every_name_for_spark_has_its_heading() -> None:
     headings = set(markdown.headings(PAGE.read_text()))
-    functions = {f"latewood.spark.{name}" for name in latewood.spark.__all__ if name != "jobs"}
-    assert functions | {f"latewood.spark.jobs.{name}" for name in latewood.spark.jobs.__all__} <= headings
+    assert {f"latewood.spark.{name}" for name in latewood.spark.__all__ if name != "jobs"} <= headings
 
 
 def test_every_call_of_a_log_and_of_a_reader_has_its_heading() -> None:
