@@ -110,8 +110,13 @@ def own_program(name: Path, text: str) -> Path:
 
     It is in this environment, else in the user's cache, else in a directory that goes when this process ends.  The
     name should depend on the text: then processes that make the same file at once make the same bytes.
+
+    A place whose path a shell would not take as one word is passed over.  Spark has a shell look for its Python, without
+    quotes, and if that fails it loads no data source that is written in Python.
     """
     for base, below in _bases(os.environ):
+        if shlex.quote(str(base)) != str(base):
+            continue
         try:
             return _planted(base, below / name, text)
         except OSError:
