@@ -112,8 +112,8 @@ def prepare_environment(master: str = "local[*]") -> None:
 def worker_python() -> str:
     """Return this interpreter, behind a script that has Python processes of Spark connect before they import pyspark.
 
-    The script is its owner's alone, and Spark takes one path for every machine: it is of use where all processes are of
-    one user on one machine.
+    Only this user can read the script, and Spark uses one path on every machine.  So the script helps only where all
+    processes belong to one user on one machine.
     """
     connect, start = Path(worker_connect.__file__), Path(worker_start.__file__)
     if not (connect.is_file() and start.is_file()):  # Latewood is in an archive.
@@ -123,7 +123,7 @@ def worker_python() -> str:
     name = f"python-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"
     try:
         return str(own_program(Path(name) / "bin" / "python", text))
-    except OSError:  # There is no place for it: Spark starts as it would without us.
+    except OSError:  # The script can be written nowhere.  Spark then starts this interpreter as it always does.
         return sys.executable
 
 
