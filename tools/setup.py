@@ -61,7 +61,7 @@ _PIP: Final = (
     "--no-warn-script-location",
 )
 _NO_CARGO: Final = "/nonexistent/cargo"
-"""Named as CARGO, it has setuptools-rust leave the native module out."""
+"""As the value of CARGO it makes setuptools-rust leave the native module out."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -145,7 +145,7 @@ class Setup:
         self._done("packages", digest)
 
     def _decide(self) -> native.Decision:
-        """Say how the native module comes to be here; asks on a terminal, and installs cargo if that is wanted."""
+        """Decide how the native module is made; ask on a terminal, and install cargo if that is wanted."""
         is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
         decision = native.decide(native.gather(ROOT, self.choice, is_terminal=is_terminal))
         if decision.step is native.Step.ASK:
@@ -189,7 +189,7 @@ class Setup:
             self._done("native", digest)
 
     def _build_problem(self, cargo: str, environment: Mapping[str, str]) -> str:
-        """Build again by cargo alone, since pip keeps what cargo said to itself."""
+        """Build again by cargo alone, because pip does not show the output of cargo."""
         as_pip_does = {**environment, "PYO3_BUILD_EXTENSION_MODULE": "1"}  # Else it is linked with libpython.
         build: list[str | Path] = [cargo, "build", "--release", "--manifest-path", ROOT / "native" / "Cargo.toml"]
         try:
@@ -279,7 +279,7 @@ def native_modules() -> list[Path]:
 
 
 def java_problem() -> str | None:
-    """Say why Spark could use no Java of this system; None: there is one.  Asks the code that Spark's sessions use."""
+    """Return why Spark can use no Java of this system, None if it can; by the code that Spark's sessions use."""
     spec = spec_from_file_location("java", ROOT / "src" / "latewood" / "spark" / "java.py")
     assert spec
     assert spec.loader
@@ -292,7 +292,7 @@ def java_problem() -> str | None:
 
 
 def java_places() -> list[str]:
-    """Return which programs would be asked whether they are a Java for Spark: links are followed."""
+    """Return the paths of the Javas of this system that `java_problem` starts, and where their links lead."""
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     named = [*([Path(home, "bin", "java")] if home else []), *([Path(on_path)] if on_path else [])]
     return [f"{path} {path.resolve() if path.exists() else 'is not there'}" for path in named]

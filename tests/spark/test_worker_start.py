@@ -96,7 +96,7 @@ def test_a_worker_whose_secret_is_wrong_fails() -> None:
     jvm.close()
 
 
-def test_nobody_waits_for_a_daemon() -> None:
+def test_a_daemon_makes_no_connection_of_its_own() -> None:
     assert connect({"PYTHON_WORKER_FACTORY_SOCK_DIR": "/tmp", "PYTHON_WORKER_FACTORY_SECRET": SECRET}) is None  # noqa: S108
 
 

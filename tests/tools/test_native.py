@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from latewood.replica.native import REMEDY
 from tools.native import (
     MANAGERS,
     Cargo,
@@ -18,6 +19,7 @@ from tools.native import (
     oldest_rust,
     parse_candidate,
     parse_version,
+    shown,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -149,5 +151,8 @@ def test_the_package_manager_is_asked_only_without_a_cargo_that_will_do(
     assert not (tmp_path / "asked").exists()
 
 
-def test_the_crate_says_which_rust_it_needs() -> None:
-    assert oldest_rust(ROOT) >= (1, 85)
+def test_the_rust_that_the_crate_needs_is_named_wherever_a_user_is_sent_for_one() -> None:
+    oldest = shown(oldest_rust(ROOT))
+    pages = ["README.md", "CONTRIBUTING.md", "docs/guide/getting-started.md", "docs/guide/pure-python.md"]
+    texts = [REMEDY, *((ROOT / page).read_text() for page in pages)]
+    assert [text[:60] for text in texts if f"{oldest} or later" not in text] == []

@@ -272,7 +272,7 @@ def test_a_phase_that_fails_shows_the_end_of_the_log(tmp_path: Path, capfd: pyte
     assert "packages ...  usually 1 s" in capfd.readouterr().err
 
 
-def test_a_python_that_is_too_old_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_gets_one_line_of_advice(tmp_path: Path) -> None:
     (tmp_path / "tomllib.py").write_text("raise ModuleNotFoundError('tomllib')\n")
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "setup.py"],
