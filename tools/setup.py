@@ -107,8 +107,12 @@ class Setup:
                 running.append(pool.submit(self._packages))
             if decision:
                 running.append(pool.submit(self._native, decision))
-            for one in running:
-                one.result()
+            try:
+                for one in running:
+                    one.result()
+            except KeyboardInterrupt:
+                self.phases.stop()  # The pool waits for its threads, and those for their programs.
+                raise
 
     def _environment(self) -> str:
         """Make `.venv` anew, with the tools that build the package."""

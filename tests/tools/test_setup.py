@@ -272,6 +272,41 @@ def test_a_phase_that_fails_shows_the_end_of_the_log(tmp_path: Path, capfd: pyte
     assert "packages ...  usually 1 s" in capfd.readouterr().err
 
 
+def test_a_set_up_that_is_stopped_ends_its_programs_and_starts_no_other(tmp_path: Path) -> None:
+    phases = Phases(tmp_path / "setup.log")
+    errors: list[SetupError] = []
+
+    def run() -> None:
+        try:
+            phases.run(["sh", "-c", f"touch '{tmp_path}/started'; exec sleep 60"])
+        except SetupError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until((tmp_path / "started").exists)
+    phases.stop()
+    thread.join()
+    with pytest.raises(SetupError, match="stopped"):
+        phases.run(["touch", str(tmp_path / "another")])
+    assert len(errors) == 1
+    assert not (tmp_path / "another").exists()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_set_up_that_is_interrupted_stops() -> None:
+    class Interrupted(Recorded):
+        def _packages(self) -> None:
+            raise KeyboardInterrupt
+
+        def _native(self, decision: Decision) -> None:
+            self.ran.append(decision.reason)
+            self.phases.run(["sleep", "60"])
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted().run()
+
+
 def test_a_python_that_is_too_old_gets_one_line_of_advice(tmp_path: Path) -> None:
     (tmp_path / "tomllib.py").write_text("raise ModuleNotFoundError('tomllib')\n")
     done = subprocess.run(
