@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
+from latewood.archive.log_check import log_behind
 from latewood.clock import Clock, SystemClock
 from latewood.errors import CorruptError, DataLost, LatewoodError
 from latewood.fs import FileSystem
@@ -95,6 +96,7 @@ class Committer:
             DiskFull: there is no room; free some and commit again.
             DataLost: what an interrupted commit had appended was retired before it could be counted.
             UsageError: the checkpoint was reset; nothing was written.
+            LogBehind: the log of a shard is not there, or ends before its chunks do; nothing was written.
         """
         self._files.prepare()
         with self._locked():
@@ -256,9 +258,20 @@ class Committer:
             logs = {}
             for shard in shards:
                 path, options = self._target.logs[shard], self._target.options
+                self._check_covered(shard)
                 log = open_queue(path, options, fs=self._fs, clock=self._clock, background=False)
                 logs[shard] = undo.enter_context(log)
             return logs, undo.pop_all()
+
+    def _check_covered(self, shard: int) -> None:
+        """Refuse a shard of a database whose log is not there, or ends before its chunks do: none is made here.
+
+        Raises:
+            LogBehind: it is so.
+        """
+        covered = self._target.covered
+        if covered and (behind := log_behind(self._fs, self._target.logs[shard], covered[shard])) is not None:
+            raise behind
 
     # -- what is left behind ----------------------------------------------------------------------------------
 

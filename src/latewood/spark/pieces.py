@@ -44,6 +44,8 @@ class ShardSource(NamedTuple):
     database_ids: tuple[int, ...] = ()
     """Whose chunks count: a database of the same name may have left others in the archive."""
     archive: ArchiveNames | None = None
+    chunks_alone: int | None = None
+    """The log is behind its chunks: what they have, up to this sequence, is all that is read."""
 
 
 class ShardReader:
@@ -81,7 +83,7 @@ class ShardReader:
         while at < stop:
             before = at
             try:
-                for piece in cover(at, stop, self.log.first_sequence, known):
+                for piece in cover(at, stop, self._log_first(), known):
                     for batch in self._piece(piece, columns):
                         at += batch.num_rows
                         yield batch
@@ -123,9 +125,13 @@ class ShardReader:
         """Return the chunks with records of a range that are there now, by their names: on disk, else archived."""
         found = plan.within(self._local(), start, stop)
         with suppress(DataLost):
-            cover(start, stop, self.log.first_sequence, _sorted(found))
+            cover(start, stop, self._log_first(), _sorted(found))
             return _sorted(found)
         return _sorted([*found, *(one for one in plan.within(self._archived(), start, stop) if self._is_ours(one))])
+
+    def _log_first(self) -> int:
+        alone = self._source.chunks_alone
+        return self.log.first_sequence if alone is None else alone
 
     def _piece(self, piece: Piece[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         if piece.chunk is None:
@@ -169,7 +175,7 @@ class ShardReader:
         """Return where to go on without what is gone, or say that it is."""
         if not self._fails:
             later = [chunk.sequence_min for chunk in known if chunk.sequence_min > at]
-            return min([stop, *later, *([first] if (first := self.log.first_sequence) > at else [])])
+            return min([stop, *later, *([first] if (first := self._log_first()) > at else [])])
         message = (
             f"records {at} to {stop - 1} of {self._source.shard} were moved or removed since this query was planned: "
             f"run it again, which plans anew ({error})"
