@@ -35,6 +35,7 @@ LatewoodError
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
 │   ├── Diverged            a partition holds something else than its parent log says
+│   │   └── StrayRecord     a node's files hold a record that the node did not write: `latewood cluster repair`
 │   └── ReaderAhead         the log went back behind the reader: start it anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
@@ -292,6 +293,23 @@ class Diverged(CorruptError):
     """A partition holds something else than its parent log says, or misses what stood before."""
 
     mend = "stop this node, keep its files, and replace it: remove it from the cluster, and add one with a new id"
+
+
+class StrayRecord(Diverged):
+    """A partition of a node holds a record that its parent log does not have, so another program wrote it.
+
+    Nothing of the partition was served.  A repair keeps the records before it, and sets aside the rest.
+    """
+
+    mend = "stop this node, and `latewood cluster repair --config node.toml` keeps what is the node's, and no more"
+
+    def __init__(self, reason: str, path: Path, partition_id: int, sequence: int) -> None:
+        super().__init__(reason, path, sequence)
+        self.args = (reason, path, partition_id, sequence)  # so that it pickles
+        self.partition_id, self.sequence = partition_id, sequence
+
+    def __str__(self) -> str:
+        return f"{self.path}: record {self.sequence} of partition {self.partition_id} {self.reason}; {self.mend}"
 
 
 class ReaderAhead(CorruptError):

@@ -11,7 +11,7 @@ Threads: one, but for reading a partition's log.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -48,8 +48,8 @@ class Roster:
         self._options = options or LogOptions(segment_bytes_max=PARTITION_SEGMENT_BYTES)
         self._partitions: dict[int, PartitionLogStore] = {}
 
-    def open(self) -> None:
-        """Open all partitions that there are, and collect what teardowns left.
+    def open(self, is_known: Callable[[int, int], bool] = lambda *_: True) -> None:
+        """Open all partitions that there are, and collect what teardowns left: those too that `is_known` denies.
 
         Raises:
             CorruptError: one of them is damaged.
@@ -61,9 +61,10 @@ class Roster:
                 self._fs.remove_tree(self._root / name)
         newest: dict[int, int] = {}
         for partition_id, born in filter(None, map(_parsed, names)):
-            newest[partition_id] = max(born, newest.get(partition_id, 0))
+            if is_known(partition_id, born):
+                newest[partition_id] = max(born, newest.get(partition_id, 0))
         for partition_id, born in filter(None, map(_parsed, names)):
-            if born < newest[partition_id]:
+            if newest.get(partition_id) != born:
                 self._discard(self._path(partition_id, born))
         try:
             self.make_many(newest)
