@@ -1,33 +1,41 @@
 """A record in a partition that its node did not write is found before anything is served of that partition."""
 
 import shutil
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from latewood.errors import Diverged, StrayRecord, UnavailableError
-from latewood.format.entry import Action, Command, encode_command
+from latewood.errors import CorruptError, Diverged, StrayRecord, UnavailableError, UnsupportedVersion
+from latewood.format.entry import Action, Command, encode_command, encode_record
 from latewood.fs import FileSystem, PosixFS
 from latewood.log import Log
 from latewood.replica.engine import Entry, EntryKind, HardState
 from latewood.replica.entry_store import SegmentedLogStore
 from latewood.replica.machine import PartitionEntry
+from latewood.replica.markers import hard_state_record
 from latewood.replica.recovery import fetch_partitions
+from latewood.replica.repair import Mender, Repair, repair_files
 from latewood.replica.snapshot import SnapshotReader, SnapshotReceiver, snapshots
-from latewood.testing import FakeClock, MemFS
+from latewood.testing import CrashFS, FakeClock, MemFS
 from tests.replica.node import ROOT, SMALL, Node
 
 pytestmark = pytest.mark.needs("native")
 
 PARTITIONS = ROOT / "partitions"
 LOG, MACHINE = 1, 2
+TEXT = b"a line of text from a program of somebody else"
 
 
-def append_stray(fs: FileSystem, name: str, payload: bytes = b"stray", *, ext_id: int = 0, root: Path = ROOT) -> None:
-    """Append a record to a log of a node that is stopped, as a program does that takes it for a log of its own."""
-    with Log.open(root / "partitions" / name, fs=fs, background=False) as log:
-        log.append(payload, ext_id=ext_id)
+def append_to(path: Path, payloads: Sequence[bytes], *, ext_id: int = 0, fs: FileSystem | None = None) -> int:
+    """Append to a log of a node that is stopped, as a program does that takes it for its own; return the sequence."""
+    with Log.open(path, SMALL, fs=fs, background=False) as log:
+        return log.append_many(payloads, ext_id=ext_id).start
+
+
+def append_stray(fs: FileSystem, name: str, payload: bytes = b"stray", *, ext_id: int = 0) -> None:
+    append_to(PARTITIONS / name, [payload], ext_id=ext_id, fs=fs)
 
 
 def stopped(*, count: int = 5, compacts: bool = False) -> Node:
@@ -136,6 +144,44 @@ def test_a_record_of_an_entry_behind_the_end_of_the_parent_log_is_no_matter_for_
     assert "cluster repair" not in str(refused.value)
 
 
+# -- the parent log and snapshots -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"", b"\x01", encode_record(hard_state_record(HardState(9, 3, 2)))],
+    ids=["nothing", "too short", "a copied hard state"],
+)
+def test_a_stray_append_to_a_parent_log_stops_the_node(payload: bytes) -> None:
+    fs = stopped().fs
+    at = append_to(ROOT / "parent", [payload], fs=fs)
+    with pytest.raises(CorruptError, match=f"record {at} .*another program appended it") as refused:
+        Node(fs)
+    assert refused.value.path == ROOT / "parent"
+
+
+def test_a_stray_append_to_a_parent_log_that_looks_like_a_later_version_says_what_it_may_be() -> None:
+    fs = stopped().fs
+    append_to(ROOT / "parent", [TEXT], fs=fs)
+    with pytest.raises(UnsupportedVersion) as refused:
+        Node(fs)
+    assert "another program appended it" in refused.value.__notes__[0]
+
+
+def test_a_stray_append_to_a_snapshot_is_no_part_of_it() -> None:
+    fs = stopped(compacts=True).fs
+    path = ROOT / "snapshots" / "10-1"
+    with SnapshotReader.open(fs, path) as reader:
+        before = reader.chunk_count, list(reader.chunks())
+    append_to(path, [TEXT] * 3, fs=fs)
+    with SnapshotReader.open(fs, path) as reader:
+        assert (reader.chunk_count, list(reader.chunks())) == before
+    node = Node(fs)
+    node.work()
+    assert node.tallies()[MACHINE][0] == 5
+    node.close()
+
+
 # -- what is legal ----------------------------------------------------------------------------------------
 
 
@@ -165,7 +211,7 @@ def cut_short_installation(held: int, garbage: int = 0) -> MemFS:
     follower.store.sync()
     path = receive(leader, fs)
 
-    def pull(state: object, low: int) -> list[PartitionEntry]:
+    def pull(_: object, low: int) -> list[PartitionEntry]:
         if low > held:
             raise UnavailableError("the transfer breaks off here")
         return list(leader.roster[LOG].read(low, min(low + 5, held + 1)))
@@ -234,3 +280,133 @@ def test_a_directory_from_before_the_base_that_the_snapshot_does_not_know_is_rem
     assert fs.list(PARTITIONS) == ["1-1", "2-2"]
     assert len(node.contents()[LOG]) == 5
     node.close()
+
+
+# -- repair -----------------------------------------------------------------------------------------------
+
+
+def mend(node: Node, fs: FileSystem) -> Repair:
+    """Repair a node that is stopped, as `latewood cluster repair` does."""
+    layout, clock = node.site.layout, node.clock
+    with SegmentedLogStore.open(layout.parent, SMALL, fs=fs, clock=clock, background=False) as store:
+        return repair_files(store, Mender(layout, fs, clock, SMALL, "replace it"))
+
+
+@pytest.mark.parametrize("compacts", [False, True], ids=["in the parent log", "in a snapshot"])
+@pytest.mark.parametrize(("name", "partition_id"), [("1-1", LOG), ("2-2", MACHINE)])
+def test_a_repair_keeps_what_is_the_nodes_and_sets_the_whole_aside(
+    name: str, partition_id: int, *, compacts: bool
+) -> None:
+    """No other node is there: nobody has the records that the parent log has forgotten."""
+    node = stopped(compacts=compacts)
+    for _ in range(40):
+        append_stray(node.fs, name)
+    (aside,) = mend(node, node.fs).set_aside
+    assert (aside.what, aside.kept, aside.path) == ("partition", 5, ROOT / "damaged" / f"partitions-{name}")
+    assert "record 5 came with no entry" in aside.problem
+    with Log.open(aside.path, mode="r", fs=node.fs) as log:
+        assert log.next_sequence == 45
+    again = Node(node.fs)
+    again.work()
+    assert [one.index for one in again.contents()[partition_id]] == [1, 2, 3, 4, 5]
+    again.write(partition_id, b"goes on")
+    assert again.contents()[partition_id][-1].payload == b"goes on"
+    again.close()
+    assert mend(node, node.fs).set_aside == []
+
+
+def test_a_repair_finds_all_partitions_that_have_strays_at_once() -> None:
+    node = stopped()
+    for name in ("1-1", "2-2", "9-4", "9-99"):
+        append_stray(node.fs, name)
+    assert [(one.path.name, one.kept) for one in mend(node, node.fs).set_aside] == [
+        ("partitions-1-1", 5),
+        ("partitions-2-2", 5),
+        ("partitions-9-4", 0),
+        ("partitions-9-99", 0),
+    ]
+    Node(node.fs).close()
+
+
+def test_a_repair_finds_a_record_that_differs_from_its_entry() -> None:
+    node = Node(MemFS())
+    node.write(LOG, b"a", b"b")
+    node.close()
+    node.fs.remove_tree(PARTITIONS / "1-1")
+    append_stray(node.fs, "1-1", b"another", ext_id=1)
+    (aside,) = mend(node, node.fs).set_aside
+    assert (aside.kept, "record 0 is not what entry 1" in aside.problem) == (0, True)
+    again = Node(node.fs)
+    assert [one.payload for one in again.contents()[LOG]] == [b"a", b"b"]
+    again.close()
+
+
+def test_a_repair_leaves_all_as_it_is_if_the_parent_log_may_have_lost_its_end() -> None:
+    node = stopped()
+    append_stray(node.fs, "1-1", ext_id=11)
+    append_stray(node.fs, "2-2")
+    with pytest.raises(Diverged, match=r"the parent log ends with entry 10.*; replace it"):
+        mend(node, node.fs)
+    assert node.fs.list(PARTITIONS) == ["1-1", "2-2"]
+
+
+@pytest.mark.parametrize("held", [8, 20])
+def test_a_repair_keeps_what_is_there_for_a_snapshot_that_was_being_installed(held: int) -> None:
+    fs = cut_short_installation(held, garbage=2)
+    append_stray(fs, "1-1")
+    node = Node(MemFS())
+    node.close()
+    (aside,) = mend(node, fs).set_aside
+    assert aside.kept == held
+    again = Node(fs)
+    assert again.roster[LOG].next_index == held + 1
+    again.close()
+
+
+def test_a_repair_lets_go_of_what_came_for_a_snapshot_that_is_damaged() -> None:
+    fs = cut_short_installation(8)
+    path = next(one for one in fs.walk(ROOT / "snapshots") if one.suffix == ".q")
+    file = fs.open(path, write=True)
+    file.pwrite(b"\xff", 200)
+    file.close()
+    with pytest.raises(CorruptError):
+        Node(fs)
+    node = Node(MemFS())
+    node.close()
+    assert [(one.what, one.kept) for one in mend(node, fs).set_aside] == [("snapshot", 0), ("partition", 3)]
+    again = Node(fs)
+    assert [one.payload for one in again.contents()[LOG]] == [b"log 0", b"log 1", b"log 2"]
+    again.close()
+
+
+def test_a_repair_that_is_cut_anywhere_loses_no_record() -> None:
+    fs = CrashFS(tear_bytes=4096)
+    node = Node(fs)
+    node.write(LOG, *[b"log %d" % at for at in range(20)])
+    node.snapshot()
+    node.close()
+    append_stray(fs, "1-1")
+    outcomes = set()
+    for _, survivor in list(fs.cuts_during(lambda disk: mend(node, disk), 4))[::3]:
+        outcomes.add(len(mend(node, survivor).set_aside))
+        again = Node(survivor)
+        assert [one.payload for one in again.contents()[LOG]] == [b"log %d" % at for at in range(20)]
+        again.close()
+    assert outcomes == {0, 1}
+
+
+def test_what_a_repair_kept_takes_its_place_when_the_node_starts_after_a_cut() -> None:
+    fs = CrashFS(tear_bytes=4096)
+    node = Node(fs)
+    node.write(LOG, *[b"log %d" % at for at in range(20)])
+    node.snapshot()
+    node.close()
+    append_stray(fs, "1-1")
+    started = 0
+    for _, survivor in list(fs.cuts_during(lambda disk: mend(node, disk), 4))[::3]:
+        with suppress(StrayRecord):
+            again = Node(survivor)
+            assert len(again.contents()[LOG]) == 20
+            again.close()
+            started += 1
+    assert started

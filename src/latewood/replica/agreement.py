@@ -1,16 +1,16 @@
 """What a node's parent log and snapshots say that its partitions hold, compared with what is in their directories.
 
-A partition gets an entry only once that is committed, and durable in the parent log of the same node.  So the records of
-a partition are those of the snapshot that the parent log begins behind, and of the entries behind that.  Any other record
-was written by another program: by `latewood.open` of the partition's directory, say.
+A partition gets an entry only once that is committed, and durable in the parent log of the same node.  So the records
+of a partition are those of the snapshot that the parent log begins behind, and of the entries behind that.  Any other
+record was written by another program: by `latewood.open` of the partition's directory, say.
 
-One state is more: the installation of a snapshot was cut short.  That snapshot is whole, and partitions that it knows may
-hold records up to it.  The parent log may then end before it, or with entries that were never committed.  If its entry at
-the snapshot's index has the snapshot's term, then it has the committed entries up to there: two logs that have the same
-term at an index are the same up to it.
+In one state a partition holds more: the installation of a snapshot was cut short.  That snapshot is whole, and the
+partitions in it may hold records up to it.  The parent log may then end before it, or with entries that were never
+committed.  If its entry at the snapshot's index has the snapshot's term, it has the committed entries up to there: two
+logs that have the same term at an index are the same up to it.
 
-Checked are the number of records, the first one, the last one of the snapshot, and those behind what the parent log has.
-That each of the others is what its entry says is compared when entries are replayed.
+Checked are the number of records, the first one, the last one of the snapshot, and those behind what the parent log
+has.  That each of the others is what its entry says is compared when entries are replayed.
 
 Reads; changes nothing.
 """
@@ -28,7 +28,7 @@ from latewood.replica.engine import Entry
 from latewood.replica.entry_store import SegmentedLogStore
 from latewood.replica.machine import PartitionEntry
 from latewood.replica.partition import PartitionLogStore
-from latewood.replica.routing import commands_of
+from latewood.replica.routing import commands_of, entries_of
 from latewood.replica.snapshot import PartitionState, SnapshotReader
 
 _READ_BYTES: Final = 1 << 20
@@ -36,6 +36,21 @@ _READ_BYTES: Final = 1 << 20
 
 _Key = tuple[int, int]
 """A partition's number and birth."""
+
+
+class Lives:
+    """Which birth of a partition commands are for, if they are taken in the order of their entries."""
+
+    def __init__(self, keys: Iterable[_Key] = ()) -> None:
+        """Begin with these partitions."""
+        self._born = {partition_id: born for partition_id, born in keys}  # noqa: C416 - keys may be those of a mapping
+
+    def born(self, index: int, command: Command) -> int:
+        """Return the birth of the partition that a command of an entry writes to; 0 if it writes nothing."""
+        if command.action == Action.TEAR_DOWN:
+            self._born.pop(command.partition_id, None)
+            return 0
+        return self._born.setdefault(command.partition_id, index) if command.payloads else 0
 
 
 class Agreement:
@@ -49,8 +64,7 @@ class Agreement:
         self.end_index = end_index
         """The last entry of the parent log."""
         self._base = {(state.partition_id, state.born): state for state in base}
-        self._lives = {state.partition_id: state.born for state in base}
-        """The birth of each partition, as far as entries were followed."""
+        self._lives = Lives(self._base)
         self._ends = {key: state.partition_log_index for key, state in self._base.items()}
         """The last record of each partition up to the agreed entry, those that were torn down included."""
         self._tail_ends: dict[_Key, int] = {}
@@ -80,28 +94,21 @@ class Agreement:
         """Take in what the entry that comes next asks for."""
         ends = self._ends if index <= self.agreed_index else self._tail_ends
         for command in commands:
-            partition_id = command.partition_id
             if command.action == Action.TEAR_DOWN:
-                self._lives.pop(partition_id, None)
-                self._teardowns.append((index, partition_id))
-            elif command.payloads:
-                born = self._lives.setdefault(partition_id, index)
-                ends[partition_id, born] = command.last_index
+                self._teardowns.append((index, command.partition_id))
+            if born := self._lives.born(index, command):
+                ends[command.partition_id, born] = command.last_index
 
     def expect(self, states: Iterable[PartitionState]) -> None:
-        """Take in the partitions of a snapshot that the parent log does not agree with yet, in the order of snapshots."""
+        """Take in the partitions of a snapshot that the parent log does not agree with yet, the newest last."""
         self._ahead |= {(state.partition_id, state.born): state for state in states}
-
-    def is_comparable(self, index: int, partition: PartitionLogStore) -> bool:
-        """Say whether a partition that holds the records of an entry must have them from the parent log."""
-        return index <= self.agreed_index or (partition.partition_id, partition.born) not in self._ahead
 
     def ended(self, commit: int) -> dict[int, int]:
         """Return the partitions that an entry behind the base, up to `commit`, tears down, and the last such entry."""
         return {partition_id: index for index, partition_id in self._teardowns if index <= commit}
 
     def is_known(self, partition_id: int, born: int) -> bool:
-        """Say whether there was a partition of this number and birth; those that are not needed any more are forgotten."""
+        """Say whether the parent log or a snapshot has a partition of this number and birth."""
         key = (partition_id, born)
         return key in self._ends or key in self._tail_ends or key in self._ahead
 
@@ -138,6 +145,38 @@ class Agreement:
         if partition.next_index - 1 > end:
             self._check_behind(partition, end, state)
 
+    def check_equal(self, store: SegmentedLogStore, low: int, partitions: Iterable[PartitionLogStore]) -> None:
+        """Compare entries as `unequal`.
+
+        Raises:
+            StrayRecord: the first difference.
+        """
+        for stray in self.unequal(store, low, partitions):
+            raise stray
+
+    def unequal(
+        self, store: SegmentedLogStore, low: int, partitions: Iterable[PartitionLogStore]
+    ) -> Iterator[StrayRecord]:
+        """Compare the entries of a parent log from `low` on with what partitions, which were checked, have of them.
+
+        Yield the first difference of each partition that has any.  `low` is behind the base, or behind the commit: a
+        teardown is known to be committed before anything is done about it.
+        """
+        lives, left = Lives(self._base), {(one.partition_id, one.born): one for one in partitions}
+        if low > self.base_index + 1:
+            lives = Lives(left)
+        for entry in entries_between(store, low, self.end_index + 1):
+            for command in commands_of(entry):
+                key = (command.partition_id, lives.born(entry.index, command))
+                partition = left.get(key)
+                if partition is None or (entry.index > self.agreed_index and key in self._ahead):
+                    continue
+                try:
+                    partition.compare(entries_of([(entry.index, command)]))
+                except StrayRecord as error:
+                    del left[key]
+                    yield error
+
     def _check_first(self, partition: PartitionLogStore) -> None:
         first = _held(partition, 1)
         if first is not None and first.global_index != partition.born:
@@ -145,11 +184,25 @@ class Agreement:
             raise partition.stray(f"{came}, and the partition was made by entry {partition.born}", 1)
 
     def _check_at_base(self, partition: PartitionLogStore, state: PartitionState | None) -> None:
-        stored = _held(partition, state.partition_log_index) if state else None
-        if state is not None and stored is not None and stored.global_index != state.applied_global:
-            came = _came_with(stored.global_index)
-            reason = f"{came}, and snapshot {self.base_index} says that it came with entry {state.applied_global}"
-            raise partition.stray(reason, state.partition_log_index)
+        """Check the last record that a snapshot knows; in front of it, if that is not here, there may be any."""
+        if state is None:
+            return
+        if partition.next_index <= state.partition_log_index:
+            self._check_short(partition, state)
+            return
+        stored = _held(partition, state.partition_log_index)
+        if stored is not None and stored.global_index != state.applied_global:
+            came = f"record {state.partition_log_index - 1} {_came_with(stored.global_index)}"
+            reason = f"is of another partition, it seems: {came}, and snapshot {self.base_index} says that it came with"
+            raise partition.stray(f"{reason} entry {state.applied_global}", partition.first_index)
+
+    def _check_short(self, partition: PartitionLogStore, state: PartitionState) -> None:
+        """Check a partition that lacks records that the parent log has forgotten; other nodes have them."""
+        before = partition.born
+        for stored in partition.read(partition.first_index, partition.next_index):
+            if not before <= stored.global_index <= state.applied_global:
+                raise partition.stray(f"{_came_with(stored.global_index)}, behind entry {before}", stored.index)
+            before = stored.global_index
 
     def _check_behind(self, partition: PartitionLogStore, end: int, state: PartitionState | None) -> None:
         """Check the records behind the last one that the parent log has; a snapshot's `state` may know of them."""
@@ -157,6 +210,7 @@ class Agreement:
             reason = f"is the first that is here, and the parent log has {end} records of this partition"
             raise partition.stray(reason, partition.first_index)
         known_index = self.end_index if state is None else self.agreed_index
+        before = known_index + 1
         for stored in partition.read(end + 1, partition.next_index):
             index, global_index = stored.index, stored.global_index
             if global_index <= known_index:
@@ -164,9 +218,10 @@ class Agreement:
                 raise partition.stray(reason, index)
             if state is None:
                 raise self._beyond(partition.path, partition.partition_id, index - 1, global_index)
-            if index > state.partition_log_index or global_index > state.applied_global:
+            if index > state.partition_log_index or not before <= global_index <= state.applied_global:
                 reason = f"{_came_with(global_index)}, and a snapshot has {state.partition_log_index} records"
                 raise partition.stray(reason, index)
+            before = global_index
 
     def _beyond(self, path: Path, partition_id: int, sequence: int, global_index: int) -> Diverged:
         reason = (

@@ -41,6 +41,7 @@ from latewood.replica.markers import (
     entry_record,
     hard_state_record,
     members_record,
+    record_of_ours,
 )
 from latewood.replica.recent import RecentEntries
 
@@ -351,7 +352,7 @@ class SegmentedLogStore:
     def _rebuild(self) -> None:
         state, path = self._state, self.path
         for record in self._log.scan():
-            parent = decode_record(record.payload, path, record.sequence)
+            parent = record_of_ours(record, path)
             state.add(parent, record.sequence)
             self._remember(parent)
         state.check_whole()

@@ -224,7 +224,6 @@ class PartitionLogStore:
     def _holds_any(self) -> bool:
         return self.next_index > self.first_index
 
-
     def _damaged(self, index: int) -> CorruptError:
         with closing(self._log.view().segment_with(index - 1)) as segment:
             reason = f"entry {index} was placed, and cannot be read"

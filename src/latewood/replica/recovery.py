@@ -6,8 +6,8 @@
 3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.  One whose
    teardown is committed behind it is not brought back for that: nobody has its records any more.
 4. Committed entries behind the parent's base are taken to their partitions again: what is there is verified, what is
-   missing is appended.  A partition may have more: entries of which the parent log forgot that they are committed, which
-   are verified too, and those up to a snapshot whose installation was cut short.
+   missing is appended.  A partition may have more: entries of which the parent log forgot that they are committed,
+   which are verified too, and those up to a snapshot whose installation was cut short.
 5. Machines go on behind their snapshots, from the partitions' logs.
 
 The same parent log gives the same partitions, however often and wherever it is interrupted.
@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 
 from latewood.clock import Clock
 from latewood.errors import Diverged, NotFoundError, UnavailableError
-from latewood.format.entry import Action
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
@@ -32,7 +31,7 @@ from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
 from latewood.replica.machine import MachineFactory, PartitionEntry, runs_of
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster, partition_names
-from latewood.replica.routing import Committed, Parts, SegmentedStateMachine, commands_of, entries_of
+from latewood.replica.routing import Committed, Parts, SegmentedStateMachine, commands_of
 from latewood.replica.snapshot import PartitionState, SnapshotReader, snapshots
 from latewood.replica.watermarks import PartitionProgress, Watermarks
 
@@ -150,7 +149,7 @@ def recover_node(
         machine = SegmentedStateMachine(parts)
         machine.answers = _answers(site)
         _replay(store, machine, ended)
-        _compare_tail(store, roster, agreement)
+        agreement.check_equal(store, store.commit_index + 1, roster)
     except BaseException:
         roster.close()
         store.close()
@@ -309,6 +308,8 @@ def _begin(
     last = partition.last()
     kept_global = usable.applied_global if usable else 0
     highest_global = last.global_index if last else kept_global
+    if last and highest_global < kept_global:
+        raise partition.stray(f"came with entry {highest_global}, behind those of entry {kept_global}", last.index)
     progress = PartitionProgress(
         highest_index=highest,
         highest_global=highest_global,
@@ -338,6 +339,8 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
     if known and known.born != state.born and not may_replace:
         return
     partition = roster.begin_at(state.partition_id, state.born, 1)
+    if partition.next_index <= state.partition_log_index and not _ends_as_elsewhere(partition, state, pull):
+        partition = roster.begin_anew(partition)
     while partition.next_index <= state.partition_log_index:
         entries = _pulled(state, partition.next_index, pull)
         first = entries[0].index if entries else state.partition_log_index + 1
@@ -347,6 +350,18 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
             partition = roster.begin_at(state.partition_id, state.born, first)
         partition.place(entries)
     partition.flush()
+
+
+def _ends_as_elsewhere(partition: PartitionLogStore, state: PartitionState, pull: Pull) -> bool:
+    """Say whether the last record of a partition, which no entry of the parent log vouches for, is that of other nodes.
+
+    They may have it no more: then nobody can say.
+    """
+    last = partition.last()
+    if last is None:
+        return True
+    entries = _pulled(state, last.index, pull)
+    return not entries or entries[0].index != last.index or entries[0] == last
 
 
 def _pulled(state: PartitionState, low: int, pull: Pull) -> list[PartitionEntry]:
@@ -388,21 +403,3 @@ def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, ended: dic
         entries = store.read(low, commit + 1, _REPLAY_BYTES)
         machine.route(map(Committed, entries), store.durable_index, ended)
         low = entries[-1].index + 1
-
-
-def _compare_tail(store: SegmentedLogStore, roster: Roster, agreement: Agreement) -> None:
-    """Compare entries that are not known to be committed with what partitions have of them.
-
-    A partition that has one says that it was committed; but one that tears a partition down is known to be, before
-    anything is done about it.
-    """
-    torn = set[int]()
-    for entry in entries_between(store, store.commit_index + 1, store.last_index + 1):
-        for command in commands_of(entry):
-            partition = roster.get(command.partition_id)
-            if command.action == Action.TEAR_DOWN:
-                torn.add(command.partition_id)
-            elif partition is None or command.partition_id in torn or partition.born > entry.index:
-                continue
-            elif agreement.is_comparable(entry.index, partition):
-                partition.compare(entries_of([(entry.index, command)]))

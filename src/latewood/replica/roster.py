@@ -4,6 +4,8 @@
 that was torn down and written again is another one, with a later `born`: entries that are replayed from before that are
 none of its own.  Which partitions there are follows from the parent log alone.
 
+A repair leaves the sound records of a partition in `….kept` before it moves the partition away: `finish_repairs`.
+
 Teardown: 1. the directory is renamed to `….dropped`, durably; 2. what is in it is removed.  A crash between leaves
 files that the next opening collects.   Order of writes: docs/crash-safety.md, "replica".
 
@@ -25,6 +27,8 @@ from latewood.replica.partition import PartitionLogStore
 
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]+)")
 _DROPPED: Final = ".dropped"
+_KEPT: Final = ".kept"
+"""The end of the name of a directory with what a repair keeps of a partition, until it takes the partition's place."""
 
 PARTITION_SEGMENT_BYTES: Final = 4 * MiB
 """Room is promised by the disk a segment ahead: with a thousand partitions that is some GiB, not a hundred."""
@@ -55,6 +59,7 @@ class Roster:
             CorruptError: one of them is damaged.
         """
         self._fs.make_directory(self._root)
+        finish_repairs(self._fs, self._root)
         names = self._fs.list(self._root)
         for name in names:
             if name.endswith(_DROPPED):
@@ -127,6 +132,11 @@ class Roster:
         self._partitions[partition_id] = partition = self._open_one(partition_id, born, first_index)
         return partition
 
+    def begin_anew(self, partition: PartitionLogStore) -> PartitionLogStore:
+        """Return a partition in place of one whose records are not those of other nodes; it has none."""
+        self._remove(partition)
+        return self.begin_at(partition.partition_id, partition.born, 1)
+
     def tear_down(self, partition_id: int, global_index: int) -> bool:
         """Remove a partition with its files, if the teardown at `global_index` is of this one; say whether it was."""
         partition = self._partitions.get(partition_id)
@@ -150,7 +160,7 @@ class Roster:
 
     def _open_one(self, partition_id: int, born: int, first_index: int) -> PartitionLogStore:
         path = self._path(partition_id, born)
-        options = _beginning_at(self._options, first_index)
+        options = beginning_at(self._options, first_index)
         return PartitionLogStore.open(path, partition_id, born, fs=self._fs, clock=self._clock, options=options)
 
     def _remove(self, partition: PartitionLogStore) -> None:
@@ -169,6 +179,23 @@ class Roster:
         return self._root / f"{partition_id}-{born}"
 
 
+def kept_path(path: Path) -> Path:
+    """Return where a repair leaves what it keeps of a partition."""
+    return path.with_name(path.name + _KEPT)
+
+
+def finish_repairs(fs: FileSystem, root: Path) -> None:
+    """Give what repairs have kept of partitions the name of those, if that was cut short."""
+    for name in fs.list(root) if fs.exists(root) else []:
+        if name.endswith(_KEPT):
+            place = root / name.removesuffix(_KEPT)
+            if fs.exists(place):  # The partition was not moved away: not all may be in what is kept.
+                fs.remove_tree(root / name)
+            else:
+                fs.rename(root / name, place)
+                fs.sync_directory(root)
+
+
 def partition_names(fs: FileSystem, root: Path) -> list[tuple[int, int]]:
     """Return number and birth of the partitions that have a directory; none of them is opened."""
     return sorted(filter(None, map(_parsed, fs.list(root)))) if fs.exists(root) else []
@@ -179,5 +206,6 @@ def _parsed(name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _beginning_at(options: LogOptions, first_index: int) -> LogOptions:
+def beginning_at(options: LogOptions, first_index: int) -> LogOptions:
+    """Return the options of a partition's log that begins with an entry."""
     return options if first_index == 1 else replace(options, first_sequence=first_index - 1)

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from latewood.errors import CorruptError, NotFoundError, Overloaded, UnavailableError
+from latewood.errors import CorruptError, NotFoundError, Overloaded, StrayRecord, UnavailableError
 from latewood.format.entry import tears_down
 from latewood.limits import KiB
 from latewood.log import Log, LogOptions
@@ -28,7 +28,9 @@ from latewood.replica.recovery import (
     install_snapshot,
     recover_node,
 )
+from latewood.replica.repair import Mender, repair_files
 from latewood.replica.retention import compact_partition, drop_below, log_partitions
+from latewood.replica.roster import partition_names
 from latewood.replica.schedule import RetryPolicy
 from latewood.replica.snapshot import (
     PartitionState,
@@ -107,7 +109,14 @@ class DiskStorage:
             roll_back(self._site)
         self._check_flushed()
         applier = Applier(self._clock, _RETRIES, batch_max=4)
-        self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
+        has_strays = self._world.housekeeps(0.1) and self._append_strays()
+        try:
+            self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
+        except StrayRecord:
+            if not has_strays:
+                raise
+            self._repair()
+            self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
         self._store = LateSync(up.store)
         self._in_hand, self._taken, self._newest, self._verified = None, None, None, {}
         if self._world.bug is not Bug.FORWARD_AT_FSYNC:
@@ -115,6 +124,22 @@ class DiskStorage:
                 self._world.truth.commit(self._node, entry)
         self._check()
         return up.store.recover(up.applied)
+
+    def _append_strays(self) -> bool:
+        """Append to a partition, as another program does, if there is one; none of that may be there later."""
+        names = partition_names(self._fs, _LAYOUT.partitions)
+        if names:
+            partition_id, born = self._world.choose(names)
+            path = _LAYOUT.partitions / f"{partition_id}-{self._world.choose((born, born, born, born + 1))}"
+            with Log.open(path, _PARTITION, fs=self._fs, clock=self._clock, background=False) as log:
+                ext_id = self._world.choose((0, 0, born))
+                log.append_many([b"stray"] * self._world.choose((1, 2, 40)), ext_id=ext_id)
+        return bool(names)
+
+    def _repair(self) -> None:
+        """Do what the error says."""
+        with SegmentedLogStore.open(_LAYOUT.parent, _PARENT, fs=self._fs, clock=self._clock, background=False) as store:
+            repair_files(store, Mender(_LAYOUT, self._fs, self._clock, _PARTITION, "replace it"))
 
     def settle(self) -> None:
         """End a sync."""

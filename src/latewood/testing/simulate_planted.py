@@ -11,6 +11,7 @@ from typing import Final
 from unittest.mock import patch
 
 from latewood.replica import recovery
+from latewood.replica.agreement import Agreement
 from latewood.replica.driver import Driver, Write
 from latewood.replica.engine import HardState
 from latewood.replica.entry_store import SegmentedLogStore
@@ -41,9 +42,12 @@ class Bug(Enum):
     SNAPSHOT_BEHIND = "a snapshot says that it stands at an index that its partitions have not reached"
     COMPACT_PAST_SNAPSHOT = "a partition's log forgets what is applied, and in no snapshot"
     DROP_UNDECIDED = "a partition whose log is its state forgets records that nobody let go"
+    TRUST_PARTITIONS = "recovery takes what stands in a partition for what the node wrote there"
 
 
-LOG_ONLY: Final = frozenset({Bug.TRUNCATE_UNFLUSHED, Bug.COMPACT_PAST_SNAPSHOT, Bug.DROP_UNDECIDED})
+LOG_ONLY: Final = frozenset(
+    {Bug.TRUNCATE_UNFLUSHED, Bug.COMPACT_PAST_SNAPSHOT, Bug.DROP_UNDECIDED, Bug.TRUST_PARTITIONS}
+)
 """The model of a disk has no place for these."""
 
 
@@ -72,6 +76,9 @@ def planted(bug: Bug | None) -> Iterator[None]:
             yield
     elif bug is Bug.TRUNCATE_UNFLUSHED:
         with patch.object(PartitionLogStore, "flush", lambda partition: partition.next_index - 1):
+            yield
+    elif bug is Bug.TRUST_PARTITIONS:
+        with patch.object(Agreement, "check", lambda *_: None):
             yield
     else:
         yield
