@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.replica.checking import leader_among
-from tests.replica.test_cluster_damage import SMALL, Scene, mend, run
+from tests.replica.test_cluster_damage import Scene, mend, run
 from tests.replica.test_stray import append_to
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("native")]
