@@ -36,7 +36,8 @@ LatewoodError
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
 │   ├── Diverged            a partition holds something else than its parent log says
-│   │   └── StrayRecord     a node's files hold a record that the node did not write: `latewood cluster repair`
+│   │   ├── StrayRecord     a node's files hold a record that the node did not write: `latewood cluster repair`
+│   │   └── StrayLog        a node's files hold a log of another partition, node or cluster: the same
 │   ├── ReaderAhead         the log went back behind the reader: start it anew
 │   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
 ├── DataLost            a policy removed these records: seek past them
@@ -330,6 +331,22 @@ class StrayRecord(Diverged):
 
     def __str__(self) -> str:
         return f"{self.path}: record {self.sequence} of partition {self.partition_id} {self.reason}; {self.mend}"
+
+
+class StrayLog(Diverged):
+    """A directory of a node holds another log than the one that it is for: nothing in it was served.
+
+    It was copied or moved there from another partition, node or cluster, or another program made it.
+    """
+
+    mend = "stop this node, and `latewood cluster repair --config node.toml` sets it aside"
+
+    def __init__(self, reason: str, path: Path) -> None:
+        super().__init__(reason, path, 0)
+        self.args = (reason, path)  # so that it pickles
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
 
 
 class ReaderAhead(CorruptError):

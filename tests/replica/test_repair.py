@@ -9,6 +9,7 @@ from latewood.clock import SystemClock
 from latewood.errors import CorruptError, Diverged, NotFoundError
 from latewood.format.entry import Command, encode_command
 from latewood.fs import PosixFS
+from latewood.replica.births import Births
 from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.engine import ConfState, Entry, EntryKind, HardState, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
@@ -41,7 +42,7 @@ def data_of(at: int) -> bytes:
 def fill(config: NodeConfig, partition: int) -> Path:
     """Write a partition's log, as a node does."""
     path = config.data / "partitions" / f"{partition}-2"
-    log = PartitionLogStore.open(path, partition, 2)
+    log = PartitionLogStore.open(path, partition, 2, birth=Births("trial", 1).partition(partition, 2))
     log.place([PartitionEntry(partition, at, 1 + at, 5, bytes(500)) for at in range(1, 101)])
     log.close()
     return path

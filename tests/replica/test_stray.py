@@ -4,22 +4,24 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from latewood.errors import CorruptError, Diverged, StrayRecord, UnavailableError, UnsupportedVersion
+from latewood.errors import CorruptError, Diverged, StrayLog, StrayRecord, UnavailableError, UnsupportedVersion
 from latewood.format.entry import Action, Command, encode_command, encode_record
+from latewood.format.identity import Owner
 from latewood.fs import FileSystem, PosixFS
 from latewood.log import Log
 from latewood.replica.engine import Entry, EntryKind, HardState
 from latewood.replica.entry_store import SegmentedLogStore
-from latewood.replica.machine import PartitionEntry
+from latewood.replica.machine import LogMachine, PartitionEntry
 from latewood.replica.markers import hard_state_record
 from latewood.replica.recovery import fetch_partitions
 from latewood.replica.repair import Mender, Repair, repair_files
 from latewood.replica.snapshot import SnapshotReader, SnapshotReceiver, snapshots
 from latewood.testing import CrashFS, FakeClock, MemFS
-from tests.replica.node import ROOT, SMALL, Node
+from tests.replica.node import BIRTHS, ROOT, SMALL, Node, Tally
 
 pytestmark = pytest.mark.needs("native")
 
@@ -28,14 +30,26 @@ LOG, MACHINE = 1, 2
 TEXT = b"a line of text from a program of somebody else"
 
 
-def append_to(path: Path, payloads: Sequence[bytes], *, ext_id: int = 0, fs: FileSystem | None = None) -> int:
-    """Append to a log of a node that is stopped, as a program does that takes it for its own; return the sequence."""
-    with Log.open(path, SMALL, fs=fs, background=False) as log:
+def append_to(
+    path: Path,
+    payloads: Sequence[bytes],
+    *,
+    ext_id: int = 0,
+    birth: bytes | None = None,
+    fs: FileSystem | None = None,
+) -> int:
+    """Append to a log of a node that is stopped; return the sequence.
+
+    A program that takes the log for its own is refused; this one passes for the node.
+    """
+    with Log.open(path, SMALL, fs=fs, background=False, owner=Owner.NODE, birth=birth) as log:
         return log.append_many(payloads, ext_id=ext_id).start
 
 
 def append_stray(fs: FileSystem, name: str, payload: bytes = b"stray", *, ext_id: int = 0) -> None:
-    append_to(PARTITIONS / name, [payload], ext_id=ext_id, fs=fs)
+    """Append to a partition; if there is none, make it as the node would."""
+    partition_id, born = map(int, name.split("-"))
+    append_to(PARTITIONS / name, [payload], ext_id=ext_id, birth=BIRTHS.partition(partition_id, born), fs=fs)
 
 
 def stopped(*, count: int = 5, compacts: bool = False) -> Node:
@@ -106,7 +120,7 @@ def test_a_directory_of_a_partition_that_was_never_born_is_found_and_the_real_on
     node = stopped()
     held = node.fs.list(PARTITIONS / "1-1" / "segments")
     append_stray(node.fs, "1-7")
-    with pytest.raises(StrayRecord, match="entry 7 of the parent log"):
+    with pytest.raises(StrayLog, match="entry 7 of the parent log"):
         Node(node.fs)
     assert node.fs.list(PARTITIONS / "1-1" / "segments") == held
 
@@ -115,7 +129,7 @@ def test_a_directory_of_a_partition_that_was_never_born_is_found_and_the_real_on
 def test_a_directory_of_an_unknown_partition_is_found(name: str) -> None:
     fs = stopped().fs
     append_stray(fs, name)
-    with pytest.raises(StrayRecord) as refused:
+    with pytest.raises(StrayLog) as refused:
         Node(fs)
     assert refused.value.path == PARTITIONS / name
 
@@ -130,8 +144,10 @@ def test_a_directory_that_was_copied_from_another_partition_is_found(tmp_path: P
     node.close()
     shutil.rmtree(tmp_path / "partitions" / "1-1")
     shutil.copytree(tmp_path / "partitions" / "5-3", tmp_path / "partitions" / "1-1")
-    with pytest.raises(StrayRecord, match="record 0 "):
+    with pytest.raises(StrayLog, match=BIRTHS.partition(5, 3).hex()):
         Node(fs, root=tmp_path)
+    with patch("latewood.replica.births.identity_of", return_value=None), pytest.raises(StrayRecord, match="record 0 "):
+        Node(fs, root=tmp_path)  # As of a partition that an older program made.
 
 
 def test_a_record_of_an_entry_behind_the_end_of_the_parent_log_is_no_matter_for_a_repair() -> None:
@@ -239,6 +255,38 @@ def test_a_stray_append_to_a_partition_that_is_ahead_for_a_snapshot_is_found(hel
         Node(fs)
 
 
+@pytest.mark.parametrize("applied", [2, 5])
+def test_a_machine_that_has_applied_more_than_its_node_had_routed_is_sound(applied: int) -> None:
+    """The parent log forgot that the entry is committed; the snapshot stands before it, and the state does not."""
+    node = Node(MemFS())
+    node.write(LOG, b"a")
+    payloads = [b"%d" % at for at in range(5)]
+    node.append([node.entry(MACHINE, *payloads)])
+    node.store.sync()
+    node.machine.prepare({MACHINE: 2})
+    records = [PartitionEntry(MACHINE, at, 2, node.clock.now_ns(), payload) for at, payload in enumerate(payloads, 1)]
+    node.roster[MACHINE].place(records)
+    node.close()
+    fs = node.fs
+
+    class Stumbling(Tally):
+        def apply(self, entry: PartitionEntry) -> None:
+            if entry.index > applied:
+                raise ValueError("not yet")
+            super().apply(entry)
+
+    again = Node(fs, lambda number: Stumbling(number) if number == MACHINE else LogMachine(number))
+    again.work()
+    assert again.snapshot().index == 1
+    again.close()
+    with SnapshotReader.open(fs, ROOT / "snapshots" / "1-1") as reader:
+        assert [one.partition_log_index for one in reader.partitions if one.partition_id == MACHINE] == [applied]
+    last = Node(fs)
+    last.work()
+    assert last.tallies()[MACHINE][0] == 5
+    last.close()
+
+
 def test_a_snapshot_that_the_parent_log_agrees_with_says_that_entries_before_it_are_committed() -> None:
     """Their commit was forgotten, as it may be; a record that differs from them is a stray one all the same."""
     node = Node(MemFS())
@@ -289,7 +337,7 @@ def mend(node: Node, fs: FileSystem) -> Repair:
     """Repair a node that is stopped, as `latewood cluster repair` does."""
     layout, clock = node.site.layout, node.clock
     with SegmentedLogStore.open(layout.parent, SMALL, fs=fs, clock=clock, background=False) as store:
-        return repair_files(store, Mender(layout, fs, clock, SMALL, "replace it"))
+        return repair_files(store, Mender(layout, fs, clock, BIRTHS, SMALL, "replace it"))
 
 
 @pytest.mark.parametrize("compacts", [False, True], ids=["in the parent log", "in a snapshot"])

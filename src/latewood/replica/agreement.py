@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from latewood.errors import CorruptError, Diverged, NotFoundError, StrayRecord
+from latewood.errors import CorruptError, Diverged, NotFoundError, StrayLog, StrayRecord
 from latewood.format.entry import Action, Command
 from latewood.fs import FileSystem
 from latewood.log import Log
@@ -118,15 +118,14 @@ class Agreement:
         One from before the base is let pass: if the snapshot does not know it, it was torn down, and is removed.
 
         Raises:
-            StrayRecord: there was none.
+            StrayLog: there was none.
             Diverged: there was perhaps, and the parent log has lost its end.
         """
         if born <= self.base_index or self.is_known(partition_id, born):
             return
         if born > self.end_index and _first_ext_id(fs, path) == born:
             raise self._beyond(path, partition_id, 0, born)
-        reason = f"is of a partition that was never there: entry {born} of the parent log makes none"
-        raise StrayRecord(reason, path, partition_id, 0)
+        raise StrayLog(f"entry {born} of the parent log has not made partition {partition_id}", path)
 
     def check(self, partition: PartitionLogStore) -> None:
         """Check that a partition holds no other records than those that it was given.
@@ -184,14 +183,20 @@ class Agreement:
             raise partition.stray(f"{came}, and the partition was made by entry {partition.born}", 1)
 
     def _check_at_base(self, partition: PartitionLogStore, state: PartitionState | None) -> None:
-        """Check the last record that a snapshot knows; in front of it, if that is not here, there may be any."""
+        """Check the last record that a snapshot knows; a partition that lacks it is to get it from other nodes.
+
+        A machine may have applied more when the snapshot was taken, perhaps a part of an entry behind the base: what
+        is of such entries is compared with them.
+        """
         if state is None:
             return
         if partition.next_index <= state.partition_log_index:
             self._check_short(partition, state)
             return
         stored = _held(partition, state.partition_log_index)
-        if stored is not None and stored.global_index != state.applied_global:
+        if stored is None or stored.global_index > self.base_index:
+            return
+        if stored.global_index != state.applied_global:
             came = f"record {state.partition_log_index - 1} {_came_with(stored.global_index)}"
             reason = f"is of another partition, it seems: {came}, and snapshot {self.base_index} says that it came with"
             raise partition.stray(f"{reason} entry {state.applied_global}", partition.first_index)
@@ -200,7 +205,8 @@ class Agreement:
         """Check a partition that lacks records that the parent log has forgotten; other nodes have them."""
         before = partition.born
         for stored in partition.read(partition.first_index, partition.next_index):
-            if not before <= stored.global_index <= state.applied_global:
+            is_forgotten = state.applied_global < stored.global_index <= self.base_index
+            if stored.global_index < before or is_forgotten:
                 raise partition.stray(f"{_came_with(stored.global_index)}, behind entry {before}", stored.index)
             before = stored.global_index
 

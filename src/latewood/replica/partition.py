@@ -17,9 +17,11 @@ from typing import Final, Self
 
 from latewood.clock import Clock
 from latewood.errors import CorruptError, DataLost, Diverged, StrayRecord
-from latewood.fs import FileSystem
+from latewood.format.identity import Owner
+from latewood.fs import FileSystem, PosixFS
 from latewood.log import Log, LogOptions
 from latewood.log.head import SealedPart, door_of, retire_before, room_bytes, sealed_parts, sweep_head
+from latewood.replica.births import check_birth
 from latewood.replica.machine import PartitionEntry
 
 _READ_BYTES: Final = 1 << 20
@@ -48,17 +50,22 @@ class PartitionLogStore:
         partition_id: int,
         born: int,
         *,
+        birth: bytes | None = None,
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         options: LogOptions | None = None,
         background: bool = False,
     ) -> Self:
-        """Open the log, making it if it is not there.
+        """Open the log, making it if it is not there.  `birth` is its identity, in a cluster.
 
         Raises:
+            StrayLog: another log is there.
             CorruptError: something that was durable is damaged.
         """
-        log = Log.open(path, options, fs=fs, clock=clock, background=background)
+        if birth is not None:
+            check_birth(fs or PosixFS(), path, birth, partition_text(partition_id, born))
+        owner = Owner.NODE
+        log = Log.open(path, options, fs=fs, clock=clock, background=background, owner=owner, birth=birth)
         try:
             sweep_head(log)
         except BaseException:
@@ -231,6 +238,11 @@ class PartitionLogStore:
 
     def _diverged(self, reason: str, index: int) -> Diverged:
         return Diverged(f"partition {self.partition_id}: {reason}", self.path, index)
+
+
+def partition_text(partition_id: int, born: int) -> str:
+    """Return what errors call a partition."""
+    return f"partition {partition_id} that entry {born} made"
 
 
 def _difference(entry: PartitionEntry, stored: PartitionEntry) -> str:

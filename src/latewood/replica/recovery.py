@@ -26,6 +26,7 @@ from latewood.replica.acks import AckTracker
 from latewood.replica.agreement import Agreement, entries_between
 from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Applier
+from latewood.replica.births import Births
 from latewood.replica.dispatch import Dispatcher, Following, next_indices
 from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
 from latewood.replica.machine import MachineFactory, PartitionEntry, runs_of
@@ -81,6 +82,7 @@ class NodeSite(NamedTuple):
     fs: FileSystem
     clock: Clock
     factory: MachineFactory
+    births: Births
     parent_options: LogOptions | None = None
     partition_options: LogOptions | None = None
     background: bool = False
@@ -110,6 +112,7 @@ def recover_node(
 
     Raises:
         StrayRecord: a partition holds a record that the node did not write.
+        StrayLog: a directory of the node holds a log of another partition, node or cluster.
         Diverged: a partition misses what the parent log has forgotten, or holds what that has lost.
         CorruptError: something that was durable is damaged.
         Locked: another process has it.
@@ -119,13 +122,15 @@ def recover_node(
     store = SegmentedLogStore.open(
         layout.parent,
         site.parent_options,
+        birth=site.births.parent(),
         fs=fs,
         clock=clock,
         background=site.background,
         recent_bytes_max=site.recent_bytes_max,
     )
     makers = _MAKERS if site.background else 1
-    roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options, makers=makers)
+    options = site.partition_options
+    roster = Roster(layout.partitions, site.births, fs=fs, clock=clock, options=options, makers=makers)
     try:
         _check_base(store, site)
         with ExitStack() as opened:

@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from latewood.clock import Clock
-from latewood.errors import CorruptError, Diverged, StrayRecord
+from latewood.errors import CorruptError, Diverged, StrayLog, StrayRecord
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.agreement import Agreement
+from latewood.replica.births import Births, check_birth
 from latewood.replica.config import NodeConfig
 from latewood.replica.entry_store import SegmentedLogStore
-from latewood.replica.founding import check_owner, parent_options, replacement
-from latewood.replica.partition import PartitionLogStore
+from latewood.replica.founding import births_of, check_owner, open_parent, replacement
+from latewood.replica.partition import PartitionLogStore, partition_text
 from latewood.replica.recovery import NodeLayout
 from latewood.replica.roster import beginning_at, finish_repairs, kept_path, partition_names
 from latewood.replica.snapshot import SnapshotReader, snapshots
@@ -72,6 +73,7 @@ class Mender(NamedTuple):
     layout: NodeLayout
     fs: FileSystem
     clock: Clock
+    births: Births
     partition_options: LogOptions
     replacement: str
     """How the node is replaced."""
@@ -89,13 +91,13 @@ def repair_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> Repair:
     check_owner(config, fs)
     layout = NodeLayout(config.data)
     try:
-        store = SegmentedLogStore.open(layout.parent, parent_options(config), fs=fs, clock=clock, background=False)
+        store = open_parent(config, fs, clock)
     except CorruptError as error:
         error.add_note(replacement(config))
         raise
     options = LogOptions(segment_bytes_max=config.storage.partition_segment_bytes)
     with store:  # Its lock keeps the node from starting meanwhile.
-        return repair_files(store, Mender(layout, fs, clock, options, replacement(config)))
+        return repair_files(store, Mender(layout, fs, clock, births_of(config), options, replacement(config)))
 
 
 def repair_files(store: SegmentedLogStore, mender: Mender) -> Repair:
@@ -153,6 +155,8 @@ def _partition_faults(store: SegmentedLogStore, mender: Mender, bad_snapshots: S
         for path, error in _unsound(store, mender, agreement, names[at : at + _AT_ONCE]):
             if isinstance(error, StrayRecord):
                 found.append(_Fault("partition", f"record {error.sequence} {error.reason}", path, error.sequence))
+            elif isinstance(error, StrayLog):
+                found.append(_Fault("partition", error.reason, path))
             elif not isinstance(error, Diverged):
                 found.append(_Fault("partition", _problem(error), path))
             elif bad_ahead:  # What may have explained it is damaged: such records come again.
@@ -172,6 +176,8 @@ def _unsound(
         for partition_id, born in names:
             path = mender.layout.partitions / f"{partition_id}-{born}"
             try:
+                birth = mender.births.partition(partition_id, born)
+                check_birth(mender.fs, path, birth, partition_text(partition_id, born))
                 agreement.check_born(mender.fs, path, partition_id, born)
                 partition = _open(mender, path, partition_id, born)
                 opened.callback(partition.close)
@@ -219,8 +225,9 @@ def _keep_sound(mender: Mender, fault: _Fault) -> int:
 
 
 def _open(mender: Mender, path: Path, partition_id: int, born: int) -> PartitionLogStore:
-    options = mender.partition_options
-    return PartitionLogStore.open(path, partition_id, born, fs=mender.fs, clock=mender.clock, options=options)
+    fs, clock, options = mender.fs, mender.clock, mender.partition_options
+    birth = mender.births.partition(partition_id, born)
+    return PartitionLogStore.open(path, partition_id, born, birth=birth, fs=fs, clock=clock, options=options)
 
 
 def _set_aside(mender: Mender, path: Path) -> Path:

@@ -23,7 +23,8 @@ from latewood.clock import Clock, SystemClock
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.log import LogOptions
-from latewood.replica.partition import PartitionLogStore
+from latewood.replica.births import Births, check_birth
+from latewood.replica.partition import PartitionLogStore, partition_text
 
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]+)")
 _DROPPED: Final = ".dropped"
@@ -40,6 +41,7 @@ class Roster:
     def __init__(
         self,
         root: Path,
+        births: Births,
         *,
         fs: FileSystem,
         clock: Clock | None = None,
@@ -48,7 +50,7 @@ class Roster:
     ) -> None:
         """With several `makers`, threads open logs side by side: each waits for the disk some times."""
         self._makers = makers
-        self._root, self._fs, self._clock = root, fs, clock or SystemClock()
+        self._root, self._births, self._fs, self._clock = root, births, fs, clock or SystemClock()
         self._options = options or LogOptions(segment_bytes_max=PARTITION_SEGMENT_BYTES)
         self._partitions: dict[int, PartitionLogStore] = {}
 
@@ -56,11 +58,15 @@ class Roster:
         """Open all partitions that there are, and collect what teardowns left: those too that `is_known` denies.
 
         Raises:
+            StrayLog: a directory of a partition has another log; nothing was removed.
             CorruptError: one of them is damaged.
         """
         self._fs.make_directory(self._root)
         finish_repairs(self._fs, self._root)
         names = self._fs.list(self._root)
+        for partition_id, born in filter(None, map(_parsed, names)):
+            birth = self._births.partition(partition_id, born)
+            check_birth(self._fs, self._path(partition_id, born), birth, partition_text(partition_id, born))
         for name in names:
             if name.endswith(_DROPPED):
                 self._fs.remove_tree(self._root / name)
@@ -160,8 +166,10 @@ class Roster:
 
     def _open_one(self, partition_id: int, born: int, first_index: int) -> PartitionLogStore:
         path = self._path(partition_id, born)
-        options = beginning_at(self._options, first_index)
-        return PartitionLogStore.open(path, partition_id, born, fs=self._fs, clock=self._clock, options=options)
+        birth, options = self._births.partition(partition_id, born), beginning_at(self._options, first_index)
+        return PartitionLogStore.open(
+            path, partition_id, born, birth=birth, fs=self._fs, clock=self._clock, options=options
+        )
 
     def _remove(self, partition: PartitionLogStore) -> None:
         self._partitions.pop(partition.partition_id)

@@ -37,6 +37,7 @@ from latewood.format.entry import (
     encode_chunk,
     encode_members,
 )
+from latewood.format.identity import Owner
 from latewood.fs import FileSystem
 from latewood.kernel import crc32c
 from latewood.limits import KiB, MiB
@@ -84,7 +85,7 @@ class SnapshotWriter:
         self._index, self._term = index, term
         self._path = directory / f"{index}-{term}"
         fs.remove_tree(_incoming(self._path))
-        self._log = Log.open(_incoming(self._path), options, fs=fs, clock=clock, background=False)
+        self._log = _open_incoming(self._path, options, fs, clock)
         self._checksum = 0
 
     def parent(self, conf: ConfState) -> None:
@@ -225,7 +226,7 @@ class SnapshotReceiver:
         self.is_complete = fs.exists(self._path)
         if self.is_complete:
             return
-        self._log = Log.open(_incoming(self._path), options, fs=fs, clock=clock, background=False)
+        self._log = _open_incoming(self._path, options, fs, clock)
         for record in self._log.scan():
             self._checker.add(record.sequence, record.payload)
         if self._checker.is_whole:
@@ -464,6 +465,10 @@ def remove_snapshots_before(fs: FileSystem, directory: Path, index: int) -> None
                 fs.rename(directory / name, path)
                 fs.sync_directory(directory)
             fs.remove_tree(path)  # 2. What a crash leaves of it, the next call removes.
+
+
+def _open_incoming(path: Path, options: LogOptions, fs: FileSystem, clock: Clock) -> Log:
+    return Log.open(_incoming(path), options, fs=fs, clock=clock, background=False, owner=Owner.NODE)
 
 
 def _incoming(path: Path) -> Path:

@@ -86,9 +86,11 @@ def planted(bug: Bug | None) -> Iterator[None]:
 
 def roll_back(site: NodeSite) -> None:
     """Drop parent entries from the first on that a partition has not got: the plan that we were given."""
-    roster = Roster(site.layout.partitions, fs=site.fs, clock=site.clock, options=site.partition_options)
+    options = site.partition_options
+    roster = Roster(site.layout.partitions, site.births, fs=site.fs, clock=site.clock, options=options)
+    birth = site.births.parent()
     store = SegmentedLogStore.open(
-        site.layout.parent, site.parent_options, fs=site.fs, clock=site.clock, background=False
+        site.layout.parent, site.parent_options, birth=birth, fs=site.fs, clock=site.clock, background=False
     )
     roster.open()
     for entry in store.read_all(store.first_index, store.last_index + 1):
