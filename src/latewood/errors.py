@@ -112,7 +112,7 @@ class Owned(UsageError):
     def __str__(self) -> str:
         keeper, through = {
             "store": ("a store", "`Store.open(...).database(...)`, or `latewood append STORE/DATABASE`"),
-            "node": ("a node of a cluster", "a client of the cluster, or `latewood append` with its address"),
+            "node": ("a node of a cluster", "the cluster, with `latewood.connect([ADDRESS]).partition(NUMBER)`"),
         }.get(self.owner, (self.owner, "that"))
         return f"{self.path} is kept by {keeper}; append through {through}; to read it, open it with mode='r'"
 
