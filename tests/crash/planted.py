@@ -65,7 +65,7 @@ def publish_before_the_segment(
     self: Writer, header: SegmentHeader, path: str, begin: Callable[..., File] = Writer._begin_segment
 ) -> File:
     active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
-    self._store_manifest(self.manifest.entries, active, header.base_record_count)
+    self._store_manifest(self.manifest._replace(active=active, next_sequence=header.base_record_count))
     return begin(self, header, path)
 
 

@@ -2,6 +2,9 @@
 
 `assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never changes a segment; one that is
 not sound is renamed to `….q.rejected` if its loss is accepted.
+
+The log keeps its identity, its owner and its watermark, and begins a new life: whoever was further than its end reads
+that from the life of a position.
 Order of writes: docs/crash-safety.md, "rebuild".
 """
 
@@ -12,12 +15,15 @@ from typing import NamedTuple
 
 from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError, UnsupportedVersion
 from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.format.identity import LogIdentity
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
 from latewood.log.checkpoint import load_checkpoint
+from latewood.log.identity import Claim, RandomBytes, born, load_identity, reborn, store_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
+from latewood.log.pointer import load_pointer
 from latewood.log.summary import SegmentSummary, summarize
 
 Looks = Callable[[Sequence[Path]], Iterable[SegmentSummary]]
@@ -39,6 +45,8 @@ class Assembly(NamedTuple):
     problems: list[Problem]
     rejected: list[Path]
     """Segments that the log goes on without, if that loss is accepted: they are renamed, so as not to be in its way."""
+    watermark: int | None
+    """The coordinator watermark of the latest sealed segment; None if there is none."""
 
     @property
     def first_sequence(self) -> int:
@@ -62,6 +70,8 @@ class RebuildReport(NamedTuple):
     next_sequence_min: int
     """The first sequence of the open segment; its records are counted when the log is opened."""
     problems: list[Problem]
+    identity: str | None
+    """The log's identity, which it keeps; None: none was found, so it gets a new one."""
     is_needed: bool
     """Whether the manifest that was there is not sound, or lists other segments."""
     written: bool
@@ -75,17 +85,20 @@ def rebuild(
     accept_loss: bool = False,
     progress: Callable[[int, int], None] | None = None,
     looks: Looks | None = None,
+    random_bytes: RandomBytes | None = None,
 ) -> RebuildReport:
     """Read every segment's header and footer and write a manifest of those that are sound.
 
     `looks` takes the looks at segments; None: this thread does.
 
     With problems, such as a missing segment, nothing is written unless `accept_loss`; readers then meet DataLost
-    at the gap, and segments that are not sound are renamed.  The log must not be open to write.
+    at the gap, and segments that are not sound are renamed.  The log must not be open to write.  It keeps its identity,
+    as the manifest or the file `identity` has it, and begins a new life.
 
     Raises:
         NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
+        UnsupportedVersion: a later program wrote the file `identity`.
     """
     if not fs.exists(layout.root):
         message = f"there is no log at {layout.root}"
@@ -95,11 +108,15 @@ def rebuild(
     lock = None if dry_run else fs.lock(layout.lock)
     try:
         assembly, found = _read(fs, layout, progress, looks or partial(_looks, fs))
-        is_needed = not _is_listed(assembly, _old_manifest(fs, layout), layout)
+        manifest = _old_manifest(fs, layout)
+        identity = (manifest.identity if manifest else None) or load_identity(fs, layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
-            _write(fs, layout, assembly)
-        return _report(assembly, found, is_needed=is_needed, written=write)
+            start = assembly.end_sequence
+            new = reborn(identity, start, random_bytes) if identity else born(Claim(), start, random_bytes)
+            _write(fs, layout, assembly, manifest, new)
+        is_needed = not _is_listed(assembly, manifest, layout)
+        return _report(assembly, found, identity, is_needed=is_needed, written=write)
     finally:
         if lock:
             lock.close()
@@ -123,6 +140,9 @@ def _read(
         raise _nothing_to_rebuild_from(layout)
     assembly = assemble(summaries, layout)
     assembly.problems.extend(_missing(fs, layout, assembly, end_known))
+    if _watermark(fs, layout, assembly, _old_manifest(fs, layout)) is None:
+        problem = "missing or damaged, and it alone had the coordinator watermark, which would be 0 from now on"
+        assembly.problems.append(Problem(layout.sealed_pointer, problem))
     return assembly, len(paths)
 
 
@@ -134,7 +154,22 @@ def _is_listed(assembly: Assembly, manifest: Manifest | None, layout: Layout) ->
     """Say whether a manifest lists just these segments."""
     if manifest is None or manifest.active.path != layout.relative(assembly.active.path):
         return False
-    return [manifest.entries[index] for index in range(len(manifest.entries))] == assembly.entries
+    listed = [manifest.entries[index] for index in range(len(manifest.entries))]
+    if manifest.entries.is_version_1:
+        return listed == [entry._replace(ext_id=0) for entry in assembly.entries]
+    return listed == assembly.entries
+
+
+def _watermark(fs: FileSystem, layout: Layout, assembly: Assembly, manifest: Manifest | None) -> int | None:
+    """Return the coordinator watermark of the latest seal that is left; None if it is not known any more."""
+    assert assembly.active.header is not None
+    if assembly.watermark is not None:
+        return assembly.watermark
+    if manifest and manifest.identity:
+        return manifest.coordinator_watermark
+    if pointer := load_pointer(fs, layout):
+        return pointer.coordinator_watermark
+    return None if assembly.active.header.base_offset else 0  # 0: no record was ever sealed.
 
 
 def _missing(fs: FileSystem, layout: Layout, assembly: Assembly, end_known: int) -> list[Problem]:
@@ -184,14 +219,16 @@ def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
         raise ManifestCorrupted("no sound segment to rebuild from", layout.segments, 0)
     *before, last = (sound[segment_id] for segment_id in sorted(sound))
     entries = []
+    watermark = None
     for summary in before:
         if summary.footer is None and summary.record_count:
             problems.append(Problem(summary.path, "it is not sealed, and another segment follows"))
             rejected.append(summary.path)
         elif summary.footer and summary.record_count:
             entries.append(_entry(summary, layout))
+            watermark = summary.footer.coordinator_watermark
     problems += _gaps(entries, last, layout)
-    return Assembly(entries, last, problems, rejected)
+    return Assembly(entries, last, problems, rejected, watermark)
 
 
 def _problem_of(summary: SegmentSummary, sound: dict[int, SegmentSummary]) -> str | None:
@@ -206,9 +243,11 @@ def _problem_of(summary: SegmentSummary, sound: dict[int, SegmentSummary]) -> st
 
 
 def _entry(summary: SegmentSummary, layout: Layout) -> SegmentEntry:
-    assert summary.footer is not None
-    start = summary.footer.base_record_count
-    return SegmentEntry(start, start + summary.footer.record_count - 1, summary.size, layout.relative(summary.path))
+    footer = summary.footer
+    assert footer is not None
+    start = footer.base_record_count
+    last, path = start + footer.record_count - 1, layout.relative(summary.path)
+    return SegmentEntry(start, last, summary.size, footer.ext_id, path)
 
 
 def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> list[Problem]:
@@ -222,29 +261,39 @@ def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> 
     return gaps
 
 
-def _write(fs: FileSystem, layout: Layout, assembly: Assembly) -> None:
+def _write(
+    fs: FileSystem, layout: Layout, assembly: Assembly, manifest: Manifest | None, identity: LogIdentity
+) -> None:
     header = assembly.active.header
     assert header is not None
     for rejected in assembly.rejected:
         fs.rename(rejected, rejected.with_name(f"{rejected.name}.rejected"))
         fs.sync_directory(rejected.parent)
-    store = ManifestStore(fs, layout)
+    store_identity(fs, layout, identity)
     entries = EntryTable.empty(layout.root / "manifest")
     for entry in assembly.entries:
         entries = entries.append(entry)
     path = layout.relative(assembly.active.path)
     active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
-    store.store(Manifest(_generation(fs, layout) + 1, header.base_record_count, active, entries))
+    generation = manifest.generation + 1 if manifest else 1
+    watermark = _watermark(fs, layout, assembly, manifest) or 0
+    new = Manifest(generation, header.base_record_count, active, entries, watermark, identity)
+    ManifestStore(fs, layout).store(new)
     fs.sync_directory(layout.root)
 
 
-def _generation(fs: FileSystem, layout: Layout) -> int:
-    manifest = _old_manifest(fs, layout)
-    return manifest.generation if manifest else 0
-
-
-def _report(assembly: Assembly, found: int, *, is_needed: bool, written: bool) -> RebuildReport:
+def _report(
+    assembly: Assembly, found: int, identity: LogIdentity | None, *, is_needed: bool, written: bool
+) -> RebuildReport:
     header = assembly.active.header
     assert header is not None
-    used, first = len(assembly.entries) + 1, assembly.first_sequence
-    return RebuildReport(found, used, first, header.base_record_count, assembly.problems, is_needed, written)
+    return RebuildReport(
+        segments_found=found,
+        segments_used=len(assembly.entries) + 1,
+        first_sequence=assembly.first_sequence,
+        next_sequence_min=header.base_record_count,
+        problems=assembly.problems,
+        identity=identity.identity.hex() if identity else None,
+        is_needed=is_needed,
+        written=written,
+    )

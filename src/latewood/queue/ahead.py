@@ -73,7 +73,7 @@ def _mark_if_ahead(log: Log, name: str, cursor: Cursor) -> None:
     lock = log.file_system.lock(path.with_suffix(".lock"))
     try:
         position = Position(0, lost.start, MARK + lost.stop)
-        store_cursor(log.file_system, path, cursor, position, cursor.committed_at)
+        store_cursor(log.file_system, path, cursor, position, cursor.committed_at, cursor.mark)
     finally:
         lock.close()
     _logger.warning("%s", ReaderAhead(path, lost.start, lost.stop))

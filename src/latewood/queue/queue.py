@@ -9,7 +9,8 @@ from latewood.clock import Clock
 from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
-from latewood.log import Log, LogOptions, Mode
+from latewood.log import Log, LogOptions, Mode, Owner
+from latewood.log.identity import Claim
 from latewood.log.layout import segment_id_of
 from latewood.log.site import Site
 from latewood.queue.ahead import check_not_ahead, mark_readers_ahead
@@ -147,8 +148,8 @@ class Queue(Log):
             for reader in list(self._opened_readers):
                 reader.close()
 
-    def _open_to_write(self, *, background: bool) -> None:
-        super()._open_to_write(background=background)
+    def _open_to_write(self, claim: Claim, *, background: bool) -> None:
+        super()._open_to_write(claim, background=background)
         try:
             mark_readers_ahead(self)
         except BaseException:
@@ -209,7 +210,7 @@ class Queue(Log):
         return None
 
 
-def open_queue(
+def open_queue(  # noqa: PLR0913 - all that `Log.open` takes, and retention
     path: str | Path,
     options: LogOptions | None = None,
     *,
@@ -218,6 +219,8 @@ def open_queue(
     fs: FileSystem | None = None,
     clock: Clock | None = None,
     background: bool = True,
+    owner: Owner = Owner.ANYBODY,
+    birth: bytes | None = None,
     **fields: Any,
 ) -> Queue:
     """Open the log in a directory, making it if it is not there.
@@ -226,9 +229,13 @@ def open_queue(
     nothing but readers' positions is written and no lock is taken, so it works beside a writer, and on a
     read-only directory.  Segment size and index interval are as the log has them, unless they are given.
 
+    A log that is opened to append with an `owner` can be appended to by that owner alone from then on.  `birth`, 16
+    bytes, is the identity of a log that has none yet; by default it is random.
+
     Raises:
         UsageError: an unknown option, or a value out of bounds; a path that is empty, or names a directory with other
             files in it and no log.
+        Owned: a store or a node of a cluster keeps it; nothing was written.
         Locked: another writer holds it.
         NotFoundError: `mode="r"` and there is no log.
         CorruptError: something that was durable is damaged.
@@ -239,7 +246,7 @@ def open_queue(
         raise UsageError("options are a LogOptions and retention a RetentionPolicy; to read, say mode='r'")
     if fields:
         options = _options_from(options, fields)
-    queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background)
+    queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background, owner=owner, birth=birth)
     queue.retention = retention or RetentionPolicy()
     return queue
 

@@ -217,7 +217,8 @@ class Reader:
 
     def _store(self, position: Position) -> None:
         now_ns = self._log.clock.now_ns()
-        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns)
+        mark = self._log.mark
+        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns, mark)
 
     def _opened(self) -> Stream:
         if self._stream is None:

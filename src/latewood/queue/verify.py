@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from latewood.errors import CorruptError, NotFoundError, ReaderAhead, UnsupportedVersion
-from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SLOT_OFFSETS, Cursor, decode_file
+from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SIZE_1, SLOT_OFFSETS, Cursor, decode_file
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
@@ -58,11 +58,11 @@ def _contents(fs: FileSystem, path: Path) -> bytes:
 
 def _torn_slots(raw: bytes, path: Path) -> Iterator[Finding]:
     """Find a slot that is not sound in a file whose other one is: a reader then goes on from an older position."""
-    if len(raw) < SIZE:  # A position of an older program has no slots.
+    if len(raw) < SIZE_1:  # A position of an older program has no slots.
         return
     for at in SLOT_OFFSETS:
         slot = raw[at : at + SIZE]
-        if len(slot) == SIZE and not any(slot):  # Nothing was ever committed here.
+        if len(slot) >= SIZE_1 and not any(slot):  # Nothing was ever committed here.
             continue
         alone = bytearray(FILE_BYTES_MAX)
         alone[at : at + len(slot)] = slot
