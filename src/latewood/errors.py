@@ -37,7 +37,8 @@ LatewoodError
 │   ├── ManifestCorrupted   run `latewood rebuild`
 │   ├── Diverged            a partition holds something else than its parent log says
 │   ├── ReaderAhead         the log went back behind the reader: start it anew
-│   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
+│   ├── AnotherLog          a position is of another log, or of records that this one lost: begin anew
+│   └── LogBehind           a shard's log ends before its chunks: restore the newer copy, or go on without
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
     ├── Poisoned        a sync failed; what was not flushed is in doubt
@@ -351,6 +352,25 @@ class AnotherLog(CorruptError):
         return f"{self.path}: {self.reason}; {self.mend}"
 
 
+class LogBehind(CorruptError):
+    """The log of a shard is not there, or ends before the chunks that were made of it.
+
+    No crash does this: an older copy of the log was restored, or its directory was removed.  What is in chunks can be
+    read; nothing is appended, because new records would get the numbers of old ones.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason, path, 0)
+        self.args = path, reason  # so that it pickles
+        self.mend = (
+            f"restore the newer copy of {path}, or give up what only that log had: `latewood rebuild --accept-loss "
+            f"{_database_of(path)}` keeps what is there under another name, and goes on behind the chunks"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
 class CatalogCorrupted(CorruptError):
     """A row of the catalog is not the row that was written."""
 
@@ -400,3 +420,9 @@ class Poisoned(ClosedError):
 
 class Forked(ClosedError):
     """This log belongs to the parent process.  Open it again in the child."""
+
+
+def _database_of(shard: Path) -> Path:
+    """Return what commands call the database of a shard: `lake/databases/00000001-clicks/shards/00000`, lake/clicks."""
+    database = shard.parent.parent
+    return database.parent.parent / database.name.partition("-")[2]

@@ -264,7 +264,7 @@ def test_a_database_that_appears_is_read_from_its_beginning(lake: Path) -> None:
 # -- named readers --------------------------------------------------------------------------------------------------
 
 
-def keep_readers(root: Path, remade: Callable[[], None]) -> None:
+def keep_readers(root: Path, remade: Callable[[], object]) -> None:
     """Make a log or a database anew, and bring the positions of readers over."""
     kept = root.with_name("kept")
     shutil.copytree(root / "readers", kept)
@@ -281,7 +281,7 @@ def stranger(log: Path) -> Path:
     fill(log, "old", 1)
     query.run()
     query.stop()
-    keep_readers(log, lambda: remake(log, OLD + 3) and None)
+    keep_readers(log, lambda: remake(log, OLD + 3))
     return log
 
 

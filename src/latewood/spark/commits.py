@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from latewood.archive.log_check import log_behind
 from latewood.clock import Clock, SystemClock
 from latewood.errors import AnotherLog, CorruptError, DataLost, LatewoodError
 from latewood.fs import FileSystem
@@ -107,6 +108,7 @@ class Committer:
             DataLost: what an interrupted commit had appended was retired before it could be counted.
             AnotherLog: the log lost records since, and the batch, or a part of it, may be among them.
             UsageError: the checkpoint was reset; nothing was written.
+            LogBehind: the log of a shard is not there, or ends before its chunks do; nothing was written.
         """
         self._files.prepare()
         with self._locked():
@@ -316,6 +318,7 @@ class Committer:
             logs = {}
             for shard in shards:
                 path, options = self._target.logs[shard], self._target.options
+                self._check_covered(shard)
                 log = open_queue(path, options, fs=self._fs, clock=self._clock, background=False)
                 logs[shard] = undo.enter_context(log)
             return logs, undo.pop_all()
@@ -324,6 +327,16 @@ class Committer:
         """Return which log a shard has, and where it ends."""
         with open_queue(self._target.logs[shard], mode="r", fs=self._fs, clock=self._clock) as log:
             return LogNow(log.identity, log.next_sequence)
+
+    def _check_covered(self, shard: int) -> None:
+        """Refuse a shard of a database whose log is not there, or ends before its chunks do: none is made here.
+
+        Raises:
+            LogBehind: it is so.
+        """
+        covered = self._target.covered
+        if covered and (behind := log_behind(self._fs, self._target.logs[shard], covered[shard])) is not None:
+            raise behind
 
     # -- what is left behind ----------------------------------------------------------------------------------
 

@@ -50,6 +50,8 @@ class ShardSource(NamedTuple):
     database_ids: tuple[int, ...] = ()
     """Whose chunks count: a database of the same name may have left others in the archive."""
     archive: ArchiveNames | None = None
+    chunks_alone: int | None = None
+    """The log is behind its chunks: what they have, up to this sequence, is all that is read."""
     mark: Mark | None = None
     """Of the log that it was planned with; None: of any."""
 
@@ -96,7 +98,7 @@ class ShardReader:
         while at < stop:
             before = at
             try:
-                for piece in cover(at, stop, self.log.first_sequence, known):
+                for piece in cover(at, stop, self._log_first(), known):
                     for batch in self._piece(piece, columns):
                         at += batch.num_rows
                         yield batch
@@ -140,15 +142,25 @@ class ShardReader:
         """Return the chunks with records of a range that are there now, by their names: on disk, else archived."""
         found = plan.within(self._local(), start, stop)
         with suppress(DataLost):
-            cover(start, stop, self.log.first_sequence, _sorted(found))
+            cover(start, stop, self._log_first(), _sorted(found))
             return _sorted(found)
         return _sorted([*found, *(one for one in plan.within(self._archived(), start, stop) if self._is_ours(one))])
 
+    def source_now(self) -> ShardSource:
+        """Return the source with the log that is there now, for tasks that are planned from it."""
+        return self._source if self._source.chunks_alone is not None else self._source._replace(mark=self.log.mark)
+
     def _check_log(self, stop: int) -> None:
+        if self._source.chunks_alone is not None:
+            return
         reason = stranger_reason(self.log.identity, self._source.mark, stop)
         if reason is not None:
             reason = f"{self._source.shard} is not the log that this query was planned with: {reason}"
             raise AnotherLog(reason, Path(self._source.log), AGAIN_MEND)
+
+    def _log_first(self) -> int:
+        alone = self._source.chunks_alone
+        return self.log.first_sequence if alone is None else alone
 
     def _piece(self, piece: Piece[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         if piece.chunk is None:
@@ -192,7 +204,7 @@ class ShardReader:
         """Return where to go on without what is gone, or say that it is."""
         if not self._fails:
             later = [chunk.sequence_min for chunk in known if chunk.sequence_min > at]
-            return min([stop, *later, *([first] if (first := self.log.first_sequence) > at else [])])
+            return min([stop, *later, *([first] if (first := self._log_first()) > at else [])])
         message = (
             f"records {at} to {stop - 1} of {self._source.shard} were moved or removed since this query was planned: "
             f"run it again, which plans anew ({error})"

@@ -17,6 +17,7 @@ from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
 from latewood.catalog.tables import ChunkRecord, LocalAndRemote, RemoteArchived, WalStateRecord
+from latewood.errors import LogBehind
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, gaps, has_file, live_rows, object_of
 from latewood.jobs.handlers.orphans import strays
@@ -64,7 +65,11 @@ class _Scrub:
 
     def log(self, shard: int) -> None:
         """Check a log in depth, and that the chunks before it leave no gap."""
-        log = self._attempt.db.log(shard)
+        try:
+            log = self._attempt.db.log(shard)
+        except LogBehind as error:
+            self._note("damage", str(error.path), f"{error.reason}; {error.mend}", shard=shard)
+            return
         found = self._verified(Layout(log.path))
         if not found.is_sound:  # Segments may have been retired under it: only what is found twice is believed.
             found = self._verified(Layout(log.path))
@@ -72,8 +77,12 @@ class _Scrub:
         self._records += found.records_checked
         for finding in found.findings:
             self._note(finding.severity, str(finding.path), f"at byte {finding.offset}: {finding.problem}", shard=shard)
-        end = self._states.get(shard, WalStateRecord()).last_applied_sequence
-        for start, stop in gaps(live_rows(self.rows, shard), end):
+        known = self._states.get(shard, WalStateRecord())
+        for start, stop in gaps(live_rows(self.rows, shard), known.last_applied_sequence):
+            if any(first <= start and stop <= end for first, end in known.lost):
+                problem = f"records {start} to {stop - 1} are lost: `latewood rebuild --accept-loss` accepted that"
+                self._note("warning", str(log.path), problem, shard=shard)
+                continue
             problem = f"chunks leave records {start} to {stop - 1} out, or hold them twice"
             self._note("damage", str(log.path), problem, shard=shard)
         first = log.first_sequence  # Before the state: that is never behind it, and both only rise.
