@@ -156,7 +156,7 @@ class Shard:
             if chunk.sequence_min >= stop or (newest is not None and newest < timestamp_ns):
                 continue
             try:
-                with self._open_chunk(chunk) as reader:
+                with self._opened(chunk) as reader:
                     found = reader.find_timestamp(timestamp_ns)
             except NotFoundError as error:
                 if is_last:
@@ -179,8 +179,15 @@ class Shard:
         if piece.chunk is None:
             yield from self._log_piece(piece, columns)
             return
-        with self._open_chunk(piece.chunk) as reader:
+        with self._opened(piece.chunk) as reader:
             yield from reader.batches(piece.start, piece.stop, columns=columns)
+
+    def _opened(self, chunk: ChunkRecord) -> "ChunkReader":
+        """Open a chunk whose records came from this shard's log, or from that of the database it was forked from."""
+        from latewood.archive.chunk_reader import checked_log  # noqa: PLC0415 - Arrow takes its time to load
+
+        mark = self.log.mark if chunk.origin_db_id is None and self.behind() is None else None
+        return checked_log(self._open_chunk(chunk), mark.identity if mark is not None else None)
 
     def _log_piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
         yield from self.log.arrow_batches(piece.start, piece.stop, columns=columns, keys=self.keyed)

@@ -35,10 +35,11 @@ from latewood.queue import Queue
 from latewood.spark import plan
 from latewood.spark.archive import ArchiveNames, archive_names
 from latewood.spark.columns import Shape
-from latewood.spark.offsets import ShardId
+from latewood.spark.offsets import Marks, ShardId
 from latewood.spark.options import ReadOptions
 from latewood.spark.pieces import ShardReader, ShardSource
 from latewood.spark.place import Place, find_place
+from latewood.spark.standing import Home
 from latewood.types import DbId
 
 
@@ -68,10 +69,9 @@ class Shard:
     def __init__(self, source: ShardSource, database: DatabaseState | None) -> None:
         covered = _covered(database, source.shard.number) if database else 0
         self.behind = log_behind(PosixFS(), Path(source.log), covered) if database else None
-        if self.behind is not None:
-            source = source._replace(chunks_alone=covered)
-        self.id, self.source, self.database = source.shard, source, database
-        self.reader = ShardReader(source)
+        self.id, self.database = source.shard, database
+        self.reader = ShardReader(source if self.behind is None else source._replace(chunks_alone=covered))
+        self.source = self.reader.source_now()
         self.log_first = covered if self.behind else self.log.first_sequence
         records = database.chunks.get(source.shard.number, []) if database else []
         self.records: list[ChunkRecord] = records
@@ -101,6 +101,10 @@ class Shard:
     def first(self) -> int:
         """Return the first sequence that can be read."""
         return floor(self.log_first, self.chunks)
+
+    def home(self) -> Home:
+        """Return which log it is."""
+        return Home(Path(self.source.log), self.log.identity, self.first())
 
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks."""
@@ -161,6 +165,14 @@ class Survey(NamedTuple):
     databases: list[DatabaseState]
     generation: int | None
     """Of the catalog's chunks."""
+
+    def marks(self) -> Marks:
+        """Return what a position that is taken now carries, of each shard."""
+        return {shard.id: shard.log.mark for shard in self.shards}
+
+    def homes(self) -> dict[ShardId, Home]:
+        """Return which log each shard is."""
+        return {shard.id: shard.home() for shard in self.shards}
 
 
 @contextmanager

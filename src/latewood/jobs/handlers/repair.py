@@ -149,7 +149,7 @@ def _mend_from_log(attempt: Attempt, row: Row, trouble: str) -> str | None:
 
 def _written_again(attempt: Attempt, record: ChunkRecord) -> Chunk:
     log = attempt.db.log(record.shard)
-    origin = Origin(segments=segments_from(log, record.sequence_min))
+    origin = Origin(segments=segments_from(log, record.sequence_min), mark=log.mark)
     batches = log.arrow_batches(record.sequence_min, record.sequence_max + 1, keys=log.options.keyed)
     (chunk,) = write_chunks(attempt.chunk_site(record.shard, attempt.db.chunk_options.uncut()), batches, origin)
     return chunk
