@@ -4,8 +4,9 @@ from latewood.log.creation import begin_first_segment, create_log, is_unborn, sy
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import load_pointer, mend_pointer
-from latewood.log.recovery import check_no_unknown_successor, read_last_footer, recover
+from latewood.log.recovery import read_last_footer, recover
 from latewood.log.site import Site
+from latewood.log.successor import check_no_newer_segment
 from latewood.log.wake import Wake
 from latewood.log.writer import Writer
 
@@ -26,6 +27,7 @@ def open_writer(
         manifest = create_log(site, store, options)
     else:
         manifest = store.load_to_write()
+        check_no_newer_segment(fs, layout, manifest)
         if is_unborn(fs, layout, manifest):
             begin_first_segment(site, manifest, options, clock.now_ns())
         sync_names(site, manifest)
@@ -39,7 +41,6 @@ def open_writer(
         raise
     try:
         if recovered.footer:  # The roll that is still to be finished writes the pointer.
-            check_no_unknown_successor(fs, layout, recovered.footer)
             writer.coordinator_watermark = recovered.footer.coordinator_watermark
         elif previous:
             writer.coordinator_watermark = mend_pointer(fs, layout, previous).coordinator_watermark

@@ -86,23 +86,32 @@ def rebuild(
     Raises:
         NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
     """
     if not fs.exists(layout.root):
         message = f"there is no log at {layout.root}"
         raise NotFoundError(message)
     if not fs.exists(layout.segments):
         raise _nothing_to_rebuild_from(layout)
-    lock = None if dry_run else fs.lock(layout.lock)
+    layout = Layout(fs.absolute(layout.root))
+    fs = fs.rooted(layout.root)
+    try:
+        lock = None if dry_run else fs.lock_root(layout.lock)
+    except BaseException:
+        fs.close()
+        raise
     try:
         assembly, found = _read(fs, layout, progress, looks or partial(_looks, fs))
         is_needed = not _is_listed(assembly, _old_manifest(fs, layout), layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
             _write(fs, layout, assembly)
+            fs.check_root()
         return _report(assembly, found, is_needed=is_needed, written=write)
     finally:
         if lock:
             lock.close()
+        fs.close()
 
 
 def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:

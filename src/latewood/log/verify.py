@@ -17,6 +17,7 @@ from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
+from latewood.log.successor import has_record, unknown_successor
 from latewood.log.summary import SegmentSummary, summarize
 
 UPGRADE: Final = "upgrade Latewood"
@@ -178,13 +179,23 @@ class _Check:
 
     def orphans(self) -> None:
         """Report segments that the manifest does not know."""
-        entries = self._manifest.entries
-        known = {entries[index].path for index in range(len(entries))} | {self._manifest.active.path}
-        for path in self._fs.walk(self._layout.segments):
-            if segment_id_of(path) is not None and self._layout.relative(path) not in known:
-                self._warn(
-                    path, 0, "the manifest does not know this segment", "`latewood cleanup` removes retired ones"
-                )
+        active_id, unknown = self._manifest.active.segment_id, self._unknown(self._manifest)
+        newer = [path for path in unknown if (segment_id_of(path) or 0) >= active_id]
+        if newer:  # Perhaps a writer has rolled since.
+            later = self._unknown(ManifestStore(self._fs, self._layout).load_while_written())
+            newer = [path for path in newer if path in later and has_record(self._fs, path)]
+        for path in unknown:
+            if path in newer:
+                error = unknown_successor(self._layout, path)
+                self.findings.append(Finding("damage", path, error.offset, error.reason, error.mend))
+            elif (segment_id_of(path) or 0) < active_id:
+                remedy = "`latewood cleanup` removes retired ones"
+                self._warn(path, 0, "the manifest does not know this segment", remedy)
+
+    def _unknown(self, manifest: Manifest) -> list[Path]:
+        known = {manifest.entries[index].path for index in range(len(manifest.entries))} | {manifest.active.path}
+        found = (path for path in self._fs.walk(self._layout.segments) if segment_id_of(path) is not None)
+        return [path for path in found if self._layout.relative(path) not in known]
 
     def _gap_before(self, start: int, path: Path) -> None:
         """Report records that the manifest itself says are gone, or twice there.

@@ -50,7 +50,12 @@ def load_cursor(fs: FileSystem, path: Path) -> Cursor | None:
 
 
 def store_cursor(fs: FileSystem, path: Path, known: Cursor | None, position: Position, now_ns: int) -> Cursor:
-    """Make `position` the stored one, durably; `known` is what the file holds now.  Return what it holds then."""
+    """Make `position` the stored one, durably; `known` is what the file holds now.  Return what it holds then.
+
+    Raises:
+        DirectoryReplaced: the directory of the log, or of the store, is not the one that was opened any more.
+    """
+    fs.check_root()
     generation = known.generation + 1 if known else 1
     cursor = Cursor(generation, position.segment_id, position.offset, position.sequence, now_ns)
     if known is None or known.sequence is None:  # No file yet, or one of an older program.
@@ -58,12 +63,14 @@ def store_cursor(fs: FileSystem, path: Path, known: Cursor | None, position: Pos
         at = SLOT_OFFSETS[slot_of(generation)]
         blank[at : at + SIZE] = encode(cursor)
         replace_file(fs, path, bytes(blank))
+        fs.check_root()
         return cursor
     file = fs.open(path, write=True)
     try:
         _write_slot(file, SLOT_OFFSETS[slot_of(generation)], encode(cursor))
     finally:
         file.close()
+    fs.check_root()  # Before anybody is told that it is stored.
     return cursor
 
 
