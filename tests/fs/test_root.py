@@ -105,8 +105,6 @@ def test_a_link_that_is_set_anew_is_noticed(tmp_path: Path) -> None:
     link.symlink_to("two")
     with pytest.raises(DirectoryReplaced):
         fs.check_root()
-    fs.open(link / "a", create=True).close()
-    assert os.listdir(tmp_path / "one") == ["a"]  # noqa: PTH208 - the name is what counts
     fs.close()
 
 
@@ -126,11 +124,34 @@ def test_an_error_that_says_nothing_of_the_directory_is_passed_on(
     fs.close()
 
 
+def test_before_a_name_changes_the_root_is_looked_for(place: Place) -> None:
+    place.put(place.home / "a", b"a")
+    fs, home = place.fs, place.home
+    place.replace()
+    for attempt in (
+        lambda: fs.open(home / "b", create=True),
+        lambda: fs.make_directory(home / "d"),
+        lambda: fs.rename(home / "a", home / "b"),
+        lambda: fs.rename_new(home / "a", home / "b"),
+        lambda: fs.remove(home / "a"),
+        lambda: fs.remove_tree(home / "a"),
+        lambda: fs.lock(home / "b"),
+    ):
+        with pytest.raises(DirectoryReplaced):
+            attempt()
+    assert place.disk.list(home) == []
+    assert place.disk.list(place.elsewhere) == ["a"]
+
+
 # -- what is below ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["descriptor", "memory"], indirect=True)
-def test_whatever_is_done_below_is_done_in_the_directory_that_was_opened(place: Place) -> None:
+def test_whatever_is_done_below_is_done_in_the_directory_that_was_opened(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that is replaced between the look at its path and what is done."""
+    monkeypatch.setattr(type(place.fs), "check_root", lambda _: None)
     place.put(place.home / "old", b"old")
     place.replace()
     fs, home = place.fs, place.home

@@ -125,7 +125,7 @@ class FileSystem(Protocol):
         """Take the lock file at `path`, for which `check_root` looks from then on.
 
         With `whole` the root is locked as well, where the file system can do that, so that two programs do not write
-        though the lock file was removed.  A root that is shared with another is locked by that one, or not at all.
+        though the lock file was removed.  One that lies below what is held open is not: that would take a descriptor.
 
         Raises:
             Locked: a living process, perhaps this one, holds one of them.

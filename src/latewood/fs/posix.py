@@ -1,7 +1,9 @@
 """The real disk.
 
 Every file is made with mode 0600 and every directory with 0700.  A disk that is `rooted` opens what lies below its root
-relative to a descriptor of it: see fs/root.py.
+relative to a descriptor of it: see fs/root.py.  Before it changes a name, it looks whether its path still leads there:
+where files are opened by path that keeps it out of another directory, and in one that was deleted it says more than
+that a file is not there.
 """
 
 import copy
@@ -75,13 +77,12 @@ class PosixFS:
             lock.check()
 
     def lock_root(self, path: Path, *, whole: bool = True) -> "Lock":
-        """Take the lock file at `path`, and lock the root itself if it is not shared."""
-        own = self._own
-        is_whole = whole and own is not None and own.is_lender and self._root is not None
-        lock: Lock = DirectoryLock(path, self._root) if is_whole else PosixLock(path, self._root)
-        if own is not None:
-            self._lock = lock
-        return lock
+        """Take the lock file at `path`, and lock the root itself if it is what is held open."""
+        own, root = self._own, self._root
+        if own is None or root is None:
+            return self.lock(path)
+        self._lock = DirectoryLock(path, root) if whole and own.path == root.path else PosixLock(path, root)
+        return self._lock
 
     def close(self) -> None:
         """Close the root's descriptor, if it was opened for this one."""
@@ -93,6 +94,8 @@ class PosixFS:
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> PosixFile:
         """Open a file; `create` makes it if it is not there and implies `write`."""
+        if create:
+            self.check_root()
         flags = os.O_RDWR if write or create else os.O_RDONLY
         return PosixFile(path, flags | (os.O_CREAT if create else 0), self._root)
 
@@ -134,6 +137,7 @@ class PosixFS:
         """Make a directory and its parents, durably, if it is not there."""
         if self._is_directory(path):
             return
+        self.check_root()
         self.make_directory(path.parent)
         with errors_of(path):
             with suppress(FileExistsError), lent(self._root, path) as (name, descriptor):
@@ -153,6 +157,7 @@ class PosixFS:
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` with `source`, atomically."""
+        self.check_root()
         with errors_of(target), lent(self._root, source) as old, lent(self._root, target) as new:
             os.replace(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
 
@@ -161,6 +166,7 @@ class PosixFS:
 
         Where a file cannot have two names, the new one is looked for first; whoever calls holds a lock.
         """
+        self.check_root()
         with errors_of(target), lent(self._root, source) as old, lent(self._root, target) as new:
             try:
                 os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
@@ -178,16 +184,19 @@ class PosixFS:
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
+        self.check_root()
         with errors_of(path), lent(self._root, path) as (name, descriptor):
             os.unlink(name, dir_fd=descriptor)
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory and all that is in it, if it is there."""
+        self.check_root()
         with errors_of(path), suppress(FileNotFoundError), lent(self._root, path) as (name, descriptor):
             shutil.rmtree(name, dir_fd=descriptor)
 
     def lock(self, path: Path) -> PosixLock:
         """Take the lock file at `path`."""
+        self.check_root()
         return PosixLock(path, self._root)
 
     def _is_directory(self, path: Path) -> bool:

@@ -133,6 +133,11 @@ class Root:
         self._over = Forked(f"{self.path} was opened before fork; the child must open it again")
         self._let_go()
 
+    def __del__(self) -> None:
+        """Give the descriptor back, of one that nobody has closed."""
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
     def _let_go(self) -> None:
         if self._over and not self._users and self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1

@@ -40,7 +40,7 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
-from latewood.format.store_layout import DatabaseLayout, StoreLayout
+from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
@@ -53,7 +53,7 @@ from latewood.queue import Queue, open_queue
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
 from latewood.runtime.inventory import Inventory
-from latewood.runtime.opening import check_catalog, load_settings, make_directory, open_archive, open_keys
+from latewood.runtime.opening import hold_directory, layout_of, load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
@@ -120,17 +120,15 @@ class Store:
             CatalogCorrupted: the catalog is damaged: `latewood rebuild --catalog`.
             UsageError: the directory holds something else, or a setting is not understood.
         """
-        fs, clock, layout = fs or PosixFS(), clock or SystemClock(), StoreLayout(Path(root))
-        if not str(root):
-            raise UsageError("a store needs a directory")
+        fs, clock = fs or PosixFS(), clock or SystemClock()
+        layout = layout_of(fs, root)
         settings = load_settings(layout.root, fs)
         tier = open_archive(settings, layout.root, fs) if tier is None else tier
         keys = open_keys(settings, layout.root, fs) if keys is None else keys
         catalog_options, job_options = catalog_options or settings.catalog, job_options or settings.jobs
-        check_catalog(fs, layout)
-        if mode == "w":
-            make_directory(fs, layout)
         with ExitStack() as undo:
+            fs = hold_directory(fs, layout, writable=mode == "w")
+            undo.callback(fs.close)
             catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
             site = StoreSite(fs, clock, catalog, layout, tier, keys)
             store = cls(site, mode, job_options, settings)
@@ -336,6 +334,7 @@ class Store:
     def close(self) -> None:
         """Stop the workers, close every database, then the catalog.  Closing twice is fine."""
         with ExitStack() as rest:
+            rest.callback(self._site.fs.close)
             rest.callback(self.catalog.close)
             with self._lock:
                 for database in self._databases.values():

@@ -1,6 +1,7 @@
 """A disk in memory with one directory held open, as a descriptor holds it: moved or replaced, it stays the one.
 
 Every call goes to the disk itself, and so through whatever refines that; only the way from a path to a node differs.
+Before a name changes, the root's path is looked at, as by `PosixFS`.
 """
 
 from collections.abc import Iterator
@@ -42,7 +43,7 @@ class RootedMemFS:
             self._lock.check()
 
     def lock_root(self, path: Path, *, whole: bool = True) -> "MemLock":
-        """Take the lock file at `path`, and lock the root itself if it is not shared."""
+        """Take the lock file at `path`, and lock the root itself if it is what is held open."""
         directories = (self._root,) if whole and self._root is self._held else ()
         with self._seen():
             self._lock = self.disk.lock_with(path, *directories)
@@ -54,6 +55,8 @@ class RootedMemFS:
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> "MemFile":
         """Open a file."""
+        if create:
+            self.check_root()
         with self._seen():
             return self.disk.open(path, write=write, create=create)
 
@@ -80,6 +83,8 @@ class RootedMemFS:
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and its parents, durably."""
+        if not self.exists(path):
+            self.check_root()
         with self._seen():
             self.disk.make_directory(path)
 
@@ -90,26 +95,31 @@ class RootedMemFS:
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` with `source`."""
+        self.check_root()
         with self._seen():
             self.disk.rename(source, target)
 
     def rename_new(self, source: Path, target: Path) -> None:
         """Give a file a name that is free."""
+        self.check_root()
         with self._seen():
             self.disk.rename_new(source, target)
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
+        self.check_root()
         with self._seen():
             self.disk.remove(path)
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory and all that is in it."""
+        self.check_root()
         with self._seen():
             self.disk.remove_tree(path)
 
     def lock(self, path: Path) -> "MemLock":
         """Take the lock file at `path`."""
+        self.check_root()
         with self._seen():
             return self.disk.lock(path)
 
