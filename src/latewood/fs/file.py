@@ -1,18 +1,14 @@
-"""One open file of the real disk, and its mapping.
-
-Errors of the operating system are turned into ours here, so that callers branch on what to do next and not on errno.
-"""
+"""One open file of the real disk, and its mapping."""
 
 import errno
 import mmap
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latewood.errors import DiskFull, LatewoodError, NotFoundError, ReadOnlyError, StorageError
 from latewood.fs.calls import SYNC, pwrite_all, sync_and_note
+from latewood.fs.failures import errors_of, translated
 from latewood.fs.root import Identity, Root, identity_of, lent
 
 if TYPE_CHECKING:
@@ -29,29 +25,6 @@ _PIECE_BYTES = 64 * 1024
 _SMALL_BYTES = 8 << 20
 """A file below this is one of many: what is written to it comes page by page, and nothing is read ahead of that.  Else
 the first byte would have the kernel make zeros of the whole file, or of as much as it reads ahead."""
-
-
-def translated(error: OSError, path: Path) -> LatewoodError:
-    """Return the error of ours that an error of the operating system is."""
-    reason = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{path}: {reason}; free some space and try again")
-    if error.errno == errno.EFBIG:
-        return DiskFull(f"{path}: {reason}; raise the limit (`ulimit -f`), or use a smaller segment_bytes_max")
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFoundError(f"{path}: {reason}")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return ReadOnlyError(f"{path}: {reason}; check its owner and mode")
-    return StorageError(f"{path}: {reason}")
-
-
-@contextmanager
-def errors_of(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into ours, which name `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise translated(error, path) from error
 
 
 class PosixMapping:

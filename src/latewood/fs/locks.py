@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from latewood.errors import ClosedError, DiskFull, Locked, NotFoundError, StorageError
-from latewood.fs.file import PosixFile, errors_of
+from latewood.fs.failures import errors_of
+from latewood.fs.file import PosixFile
 from latewood.fs.fork import close_after_fork
-from latewood.fs.root import Root, check_named, identity_of, lent
+from latewood.fs.root import KnownPath, Root, identity_of, lent
 
 _TRIES_MAX: Final = 100
 """A lock file that was removed before it was locked is made anew; after so many times something is wrong."""
@@ -52,18 +53,18 @@ class PosixLock:
                 fcntl.flock(self._file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Locked(path, _pid_in(self._file)) from None
-            self._identity = self._file.identity()
+            identity = self._file.identity()
+            other = f"{path.name} was replaced, and another program may write"
+            self._known = KnownPath(path.parent, path, identity, other)
             try:
                 with lent(root, path) as (name, descriptor):
-                    return identity_of(os.stat(name, dir_fd=descriptor)) == self._identity
+                    return identity_of(os.stat(name, dir_fd=descriptor)) == identity
             except FileNotFoundError:
                 return False
 
     def check(self) -> None:
         """Raise DirectoryReplaced if the file was removed or replaced."""
-        path = self._file.path
-        with errors_of(path):
-            check_named(path.parent, path, self._identity, f"{path.name} was replaced, and another program may write")
+        self._known.check()
 
     def close(self) -> None:
         """Give the lock up, also on behalf of children that inherited it."""

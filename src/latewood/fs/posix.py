@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from latewood.errors import ConflictError
-from latewood.fs.file import PosixFile, errors_of
+from latewood.fs.failures import errors_of
+from latewood.fs.file import PosixFile
 from latewood.fs.locks import DirectoryLock, PosixLock
-from latewood.fs.root import Identity, Root, check_named, identity_of, is_directory, lent
+from latewood.fs.root import KnownPath, Root, identity_of, is_directory, lent
 
 if TYPE_CHECKING:
     from latewood.fs.base import Lock
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _DIRECTORY_MODE: Final = 0o700
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
 """What the system says where a file cannot have two names, as on exFAT."""
+_ANOTHER: Final = "another directory is there now"
 Names: TypeAlias = list[str]
 
 
@@ -33,7 +35,7 @@ class _Own(NamedTuple):
     """The directory that one file system is rooted in."""
 
     path: Path
-    identity: Identity
+    known: KnownPath
     is_lender: bool
     """Whether it was opened for this file system, which then closes it."""
 
@@ -60,21 +62,21 @@ class PosixFS:
         with errors_of(path):
             if root is not None and root.holds(path):
                 with lent(root, path) as (name, descriptor):
-                    own = _Own(path, identity_of(os.stat(name, dir_fd=descriptor)), is_lender=False)
+                    identity = identity_of(os.stat(name, dir_fd=descriptor))
             else:
                 root = Root(path)
-                own = _Own(path, root.identity, is_lender=True)
+                identity = root.identity
+        own = _Own(path, KnownPath(path, path, identity, _ANOTHER), is_lender=root is not self._root)
         below = copy.copy(self)
         below._root, below._own, below._lock = root, own, None  # noqa: SLF001 - it is one of these, too
         return below
 
     def check_root(self) -> None:
         """Raise DirectoryReplaced if the root's path leads elsewhere, or its lock file is another."""
-        if own := self._own:
-            with errors_of(own.path):
-                check_named(own.path, own.path, own.identity, "another directory is there now")
-        if lock := self._lock:
-            lock.check()
+        if self._own is not None:
+            self._own.known.check()
+        if self._lock is not None:
+            self._lock.check()
 
     def lock_root(self, path: Path, *, whole: bool = True) -> "Lock":
         """Take the lock file at `path`, and lock the root itself if it is what is held open."""

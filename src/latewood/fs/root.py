@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from latewood.errors import ClosedError, DirectoryReplaced, Forked
+from latewood.errors import ClosedError, DirectoryReplaced, Forked, LatewoodError
+from latewood.fs.failures import translated
 from latewood.fs.fork import close_after_fork
 
 _BY_DESCRIPTOR: Final = {os.open, os.mkdir, os.rename, os.unlink, os.stat, os.link, os.access}
@@ -53,22 +54,35 @@ def identity_of(status: os.stat_result) -> Identity:
     return Identity(status.st_dev, status.st_ino)
 
 
-def check_named(directory: Path, path: Path, identity: Identity, other: str) -> None:
-    """Do nothing if `path` leads to what has this identity.  `other` says what it means if something else is there.
+class KnownPath:
+    """A path, and the file or directory that it led to when this was made."""
 
-    Raises:
-        DirectoryReplaced: it does not; the error names `directory`.
-        OSError: the system cannot tell.
-    """
-    try:
-        found = identity_of(os.stat(path))
-    except OSError as error:
+    __slots__ = ("_device", "_directory", "_inode", "_other", "_path", "_text")
+
+    def __init__(self, directory: Path, path: Path, identity: Identity, other: str) -> None:
+        """Remember; `directory` is what errors name, and `other` says what it means if something else is there."""
+        self._directory, self._path, self._text, self._other = directory, path, str(path), other
+        self._device, self._inode = identity
+
+    def check(self) -> None:
+        """Do nothing if the path still leads there.
+
+        Raises:
+            DirectoryReplaced: it does not.
+            StorageError: the system cannot tell.
+        """
+        try:
+            found = os.stat(self._text)
+        except OSError as error:
+            raise self._missing(error) from error
+        if found.st_ino != self._inode or found.st_dev != self._device:
+            raise DirectoryReplaced(self._directory, self._other)
+
+    def _missing(self, error: OSError) -> LatewoodError:
         if error.errno not in _GONE:
-            raise
-        where = "" if path == directory else f"{path.name} was removed: "
-        raise DirectoryReplaced(directory, where + _GONE[error.errno]) from error
-    if found != identity:
-        raise DirectoryReplaced(directory, other)
+            return translated(error, self._path)
+        what = "" if self._path == self._directory else f"{self._path.name} was removed: "
+        return DirectoryReplaced(self._directory, what + _GONE[error.errno])
 
 
 class Root:
