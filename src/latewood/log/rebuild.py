@@ -1,8 +1,8 @@
 """Make a lost or corrupt manifest again from the segments, which describe themselves.
 
-`assemble` decides, from plain summaries; `rebuild` reads the segments and acts; `begin_life` is for a log whose manifest
-is sound, and that was put in the place of another copy.  Never changes a segment; one that is not sound is renamed to
-`….q.rejected` if its loss is accepted.
+`assemble` decides, from plain summaries; `rebuild` reads the segments and acts; `begin_life` is for a log whose
+manifest is sound, and that was put in the place of another copy.  Never changes a segment; one that is not sound is
+renamed to `….q.rejected` if its loss is accepted.
 
 The log keeps its identity, its owner and its watermark, and begins a new life: whoever was further than its end reads
 that from the life of a position.
