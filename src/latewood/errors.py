@@ -6,7 +6,8 @@ LatewoodError
 │   ├── RecordTooLarge  no segment could ever hold it
 │   │   └── PayloadTooLarge     no node of the cluster would take it
 │   │       └── MessageTooLarge     no node of any would: no message carries it
-│   └── ReadOnlyError   the log was opened to read
+│   ├── ReadOnlyError   the log was opened to read
+│   └── Owned           a store or a node keeps this log: append through that, or open it to read
 ├── NotFoundError       nothing is there: check the path or the name
 │   ├── KeyNotFound     the key that it was encrypted with is not among those given
 │   └── EntryMissing    the parent log does not have, or no longer has, that entry
@@ -35,7 +36,8 @@ LatewoodError
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
 │   ├── Diverged            a partition holds something else than its parent log says
-│   └── ReaderAhead         the log went back behind the reader: start it anew
+│   ├── ReaderAhead         the log went back behind the reader: start it anew
+│   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
     ├── Poisoned        a sync failed; what was not flushed is in doubt
@@ -94,6 +96,24 @@ class MessageTooLarge(PayloadTooLarge):
 
 class ReadOnlyError(UsageError):
     """The log, or its directory, can only be read."""
+
+
+class Owned(UsageError):
+    """A log that a store or a node of a cluster keeps was opened to append by another program.  Nothing was written.
+
+    What it appended would be served as if the owner had, or be in its way.
+    """
+
+    def __init__(self, path: Path, owner: str) -> None:
+        super().__init__(path, owner)
+        self.path, self.owner = path, owner
+
+    def __str__(self) -> str:
+        keeper, through = {
+            "store": ("a store", "`Store.open(...).database(...)`, or `latewood append STORE/DATABASE`"),
+            "node": ("a node of a cluster", "a client of the cluster, or `latewood append` with its address"),
+        }.get(self.owner, (self.owner, "that"))
+        return f"{self.path} is kept by {keeper}; append through {through}; to read it, open it with mode='r'"
 
 
 class NotFoundError(LatewoodError):
@@ -311,6 +331,22 @@ class ReaderAhead(CorruptError):
             f"`latewood readers seek {path.parent.parent} {name} --sequence {start}` "
             f"or `log.reader({name!r}, start={start})`"
         )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
+class AnotherLog(CorruptError):
+    """A stored position, or a file, is of another log than the one here, or of records that this one lost.
+
+    No crash does this: the log was deleted and made anew, a copy of it was restored, or it was rebuilt.  `path` names
+    what stores the position, and `mend` says what to do with that.
+    """
+
+    def __init__(self, reason: str, path: Path, mend: str) -> None:
+        super().__init__(reason, path, 0)
+        self.args = reason, path, mend  # so that it pickles
+        self.mend = mend
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}; {self.mend}"

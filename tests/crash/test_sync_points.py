@@ -36,7 +36,7 @@ CAUGHT: Final = {
     "DualSlot.publish: sync_directory /q": Catch("cut", "create"),
     "DualSlot.write: sync manifest.N": Catch("cut", "create"),
     "DualSlot.write: sync_directory /q": Catch("cut", "create"),
-    "ManifestStore.load_to_write: sync_directory /q": Catch("death", "roll"),
+    "ManifestStore.secure: sync_directory /q": Catch("death", "roll"),
     "Queue._reader_lock: sync_directory readers": Catch("death", "reader"),
     "Queue.remove_reader: sync_directory readers": Catch("cut", "remove reader"),
     "SegmentReader.sync: sync segments/N.q": Catch("cut", "reader beside"),
@@ -49,7 +49,7 @@ CAUGHT: Final = {
     "begin_first_segment: make_directory segments": Catch("cut", "create"),
     "create_log: sync_directory /": Catch("death within", "create"),
     "replace_file: sync readers/N.meta.tmp": Catch("cut", "reader"),
-    "replace_file: sync segments/current.sealed.tmp": Catch("cut", "cleanup of all"),
+    "replace_file: sync identity.tmp": Catch("cut", "create"),
     "replace_file: sync_directory readers": Catch("cut", "reader"),
     "sync_cursors: sync readers/N.meta": Catch("death", "cleanup"),
     "sync_cursors: sync_directory readers": Catch("death", "remove the slower reader"),
@@ -82,6 +82,8 @@ JUSTIFIED: Final = {
         "the header's sync, later, makes the zeros durable too; this one, in the background, "
         "keeps the roll from waiting for the disk to allocate"
     ),
+    "replace_file: sync segments/current.sealed.tmp": "it is advisory: what it says is in the manifest, or a footer",
+    "replace_file: sync_directory /q": "the sync of the manifest's slot or pointer, later, makes this name durable too",
     "replace_file: sync_directory segments": (
         "in a roll the same directory is synced again before the manifest; anywhere else `current.sealed` is advisory"
     ),

@@ -35,7 +35,8 @@ from tests.log.desk import ROOT, Desk, payloads, sealed_ids
 
 def test_a_new_log_has_a_manifest_and_a_segment_before_the_first_append(desk: Desk) -> None:
     desk.open()
-    assert desk.fs.list(ROOT) == ["index.meta", "manifest.1", "manifest.current", "segments", "wake", "writer.lock"]
+    files = ["identity", "index.meta", "manifest.1", "manifest.current", "segments", "wake", "writer.lock"]
+    assert desk.fs.list(ROOT) == files
     assert desk.segment_paths() == [Path("q/segments/2026/03/02/000000000.q")]
 
 

@@ -412,3 +412,14 @@ def test_a_log_without_segment_ids_left_says_so_and_can_still_be_read(desk: Desk
         log.roll()
     assert payloads(log) == [b"a"]
     log._writer.segment.header = log._writer.segment.header._replace(segment_index=0)
+
+
+def test_the_watermark_stays_though_all_sealed_segments_are_retired_and_the_sealed_pointer_is_lost(desk: Desk) -> None:
+    with desk.open() as log:
+        log.append(b"x")
+        log.coordinator_watermark = 41
+        log.roll()
+        log.reader("r", "latest").close()
+        assert log.cleanup() == [0]
+    desk.fs.remove(desk.layout.sealed_pointer)
+    assert desk.open().coordinator_watermark == 41

@@ -35,6 +35,11 @@ class Layout(NamedTuple):
         return self.root / "index.meta"
 
     @property
+    def identity(self) -> Path:
+        """The second copy of the log's identity."""
+        return self.root / "identity"
+
+    @property
     def lock(self) -> Path:
         """The writer's lock."""
         return self.root / "writer.lock"

@@ -8,15 +8,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from latewood import kernel
 from latewood.clock import Clock, SystemClock
 from latewood.errors import ClosedError, Forked, NotFoundError, UsageError
+from latewood.format.identity import LogIdentity, Mark, Owner
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
 from latewood.log.batch import make_batch
+from latewood.log.identity import Claim, claim_of
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.no_writer import NoWriter
@@ -24,7 +25,7 @@ from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
 from latewood.log.presence import check_is_log, check_may_become_log, directory_of
 from latewood.log.site import Site
-from latewood.log.stats import LogStats
+from latewood.log.stats import LogStats, stats_of
 from latewood.log.stream import Stream
 from latewood.log.view import View
 from latewood.log.wake import Wake
@@ -69,6 +70,8 @@ class Log:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         background: bool = True,
+        owner: Owner = Owner.ANYBODY,
+        birth: bytes | None = None,
     ) -> Self:
         """Open the log in a directory, making it if it is not there.
 
@@ -76,8 +79,13 @@ class Log:
         directory.  `background=False` does all work in the calling thread, at the next append or flush.
         Without `segment_bytes_max` or `index_interval` a log goes on with those that it has.
 
+        A log that is opened to append with an `owner` can be appended to by that owner alone from then on.  `birth`,
+        16 bytes, is the identity of a log that has none yet, because it is made now or an older program made it; by
+        default it is random.
+
         Raises:
             UsageError: the path is empty, or a directory with other files in it and no log.
+            Owned: a store or a node keeps it, and `owner` says otherwise; nothing was written.
             Locked: another writer holds it.
             NotFoundError: `mode="r"` and there is no log.
             CorruptError: something that was durable is damaged.
@@ -89,7 +97,8 @@ class Log:
         fs = fs or PosixFS()
         site = Site(fs, Layout(fs.absolute(directory_of(path))), clock or SystemClock())
         log = cls(site, options or LogOptions(), mode)
-        log._open_to_read() if mode == "r" else log._open_to_write(background=background)
+        claim = claim_of(owner, birth)
+        log._open_to_read() if mode == "r" else log._open_to_write(claim, background=background)
         return log
 
     def __enter__(self) -> Self:
@@ -109,6 +118,20 @@ class Log:
     def options(self) -> LogOptions:
         """The options it was opened with, and what it kept of those before."""
         return self._options
+
+    @property
+    def identity(self) -> LogIdentity | None:
+        """Which log it is, and who may append to it.
+
+        None: an older program made it, and it is only open to read; opening it to append gives it one.
+        """
+        return self._manifest().identity
+
+    @property
+    def mark(self) -> Mark | None:
+        """What a position carries that is stored outside of this log, so that another is not taken for it."""
+        identity = self.identity
+        return identity.mark if identity else None
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -334,21 +357,7 @@ class Log:
 
     def stats(self) -> LogStats:
         """Return the log in figures."""
-        manifest = self._manifest()
-        end = self.view().end()
-        entries = [manifest.entries[index] for index in range(len(manifest.entries))]
-        return LogStats(
-            path=self.path,
-            first_sequence=manifest.first_sequence,
-            next_sequence=end.sequence,
-            durable_sequence=self.durable_sequence,
-            segment_count=len(entries) + 1,
-            sealed_bytes=sum(entry.size for entry in entries),
-            active_segment_id=end.segment_id,
-            active_bytes=end.offset,
-            manifest_generation=manifest.generation,
-            kernel=kernel.NAME,
-        )
+        return stats_of(self.path, self._manifest(), self.view().end(), self.durable_sequence)
 
     # -- for the layers above ---------------------------------------------------------------------------
 
@@ -435,7 +444,7 @@ class Log:
         self._wake = Wake(self._fs, self._layout, create=False)
         close_after_fork(self)
 
-    def _open_to_write(self, *, background: bool) -> None:
+    def _open_to_write(self, claim: Claim, *, background: bool) -> None:
         check_may_become_log(self._fs, self._layout, self._store)
         self._fs.make_directory(self._layout.root)
         self._hold_directory()
@@ -446,7 +455,7 @@ class Log:
             self._wake = Wake(self._fs, self._layout, create=True)
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
             self._writer, self._options = open_writer(
-                self._site, self._options, self._store, self._wake, background=background
+                self._site, self._options, self._store, self._wake, claim, background=background
             )
             undo.pop_all()
         if type(self).append is Log.append:

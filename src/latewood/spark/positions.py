@@ -14,6 +14,7 @@ from latewood.clock import Clock, SystemClock
 from latewood.errors import Locked
 from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.queue import Queue, Reader, open_queue
+from latewood.queue.ahead import stranger_of
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
 from latewood.spark.offsets import Offsets, ShardId
 from latewood.types import Position
@@ -79,8 +80,15 @@ class LogPosition:
         self._reader: Reader | None = None
 
     def stored(self) -> Offsets:
-        """Return where it stands, if it has a position."""
-        cursor = load_cursor(self._log.file_system, cursor_path(self._log.path / "readers", self._name))
+        """Return where it stands, if it has a position.
+
+        Raises:
+            AnotherLog: that is of another log than the one at the path.
+        """
+        path = cursor_path(self._log.path / "readers", self._name)
+        cursor = load_cursor(self._log.file_system, path)
+        if cursor is not None and (stranger := stranger_of(cursor, path, self._log.identity)):
+            raise stranger
         return {} if cursor is None or cursor.sequence is None else {self._shard: cursor.sequence}
 
     def move(self, offsets: Mapping[ShardId, int]) -> None:
