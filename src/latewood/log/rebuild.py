@@ -1,14 +1,16 @@
 """Make a lost or corrupt manifest again from the segments, which describe themselves.
 
-`assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never changes a segment; one that is
-not sound is renamed to `….q.rejected` if its loss is accepted.
+`assemble` decides, from plain summaries; `rebuild` reads the segments and acts; `begin_life` is for a log whose
+manifest is sound, and that was put in the place of another copy.  Never changes a segment; one that is not sound is
+renamed to `….q.rejected` if its loss is accepted.
 
 The log keeps its identity, its owner and its watermark, and begins a new life: whoever was further than its end reads
 that from the life of a position.
 Order of writes: docs/crash-safety.md, "rebuild".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +26,9 @@ from latewood.log.identity import Claim, RandomBytes, born, load_identity, rebor
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
+from latewood.log.presence import check_is_log
 from latewood.log.summary import SegmentSummary, summarize
+from latewood.log.view import View
 
 Looks = Callable[[Sequence[Path]], Iterable[SegmentSummary]]
 """Takes looks at segments, one for each in their order, in whatever way it likes."""
@@ -99,28 +103,70 @@ def rebuild(
         NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
         UnsupportedVersion: a later program wrote one of the log's files; nothing was changed.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
     """
     if not fs.exists(layout.root):
         message = f"there is no log at {layout.root}"
         raise NotFoundError(message)
     if not fs.exists(layout.segments):
         raise _nothing_to_rebuild_from(layout)
-    lock = None if dry_run else fs.lock(layout.lock)
-    try:
-        _check_versions(fs, layout)
-        assembly, found = _read(fs, layout, progress, looks or partial(_looks, fs))
-        manifest = _old_manifest(fs, layout)
-        identity = (manifest.identity if manifest else None) or load_identity(fs, layout)
+    layout = Layout(fs.absolute(layout.root))
+    with _held(fs, layout, writable=not dry_run) as held:
+        _check_versions(held, layout)
+        assembly, found = _read(held, layout, progress, looks or partial(_looks, held))
+        manifest = _old_manifest(held, layout)
+        identity = (manifest.identity if manifest else None) or load_identity(held, layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
             start = assembly.end_sequence
             new = reborn(identity, start, random_bytes) if identity else born(Claim(), start, random_bytes)
-            _write(fs, layout, assembly, manifest, new)
+            _write(held, layout, assembly, manifest, new)
         is_needed = not _is_listed(assembly, manifest, layout)
         return _report(assembly, found, identity, is_needed=is_needed, written=write)
-    finally:
-        if lock:
-            lock.close()
+
+
+def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None = None) -> LogIdentity | None:
+    """Begin a new life of a log that is a copy, put in its place by hand: records after its end may have been seen.
+
+    Positions up to its end stay valid.  Return its identity, or None if it is of version 1 and has none.  The log must
+    not be open to write.
+
+    Raises:
+        NotFoundError: there is no log.
+        Locked: a writer has the log open.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
+        ManifestCorrupted: the manifest is not sound; `rebuild` begins a new life too.
+        UnsupportedVersion: a later program wrote it.
+    """
+    layout = Layout(fs.absolute(layout.root))
+    check_is_log(fs, layout, ManifestStore(fs, layout))
+    with _held(fs, layout, writable=True) as held:
+        store = ManifestStore(held, layout)
+        manifest = store.load()
+        if manifest.identity is None:
+            return None
+        load_identity(held, layout)  # One of a later version is not replaced.
+        identity = reborn(manifest.identity, View(held, layout, store.load).end().sequence, random_bytes)
+        store_identity(held, layout, identity)
+        store.store(manifest._replace(generation=manifest.generation + 1, identity=identity))
+        return identity
+
+
+@contextmanager
+def _held(fs: FileSystem, layout: Layout, *, writable: bool) -> Iterator[FileSystem]:
+    """Hold a log's directory open, and locked if it is to be written; look at the end whether it is still there.
+
+    Raises:
+        Locked: a writer has the log open.
+        DirectoryReplaced: its directory was moved or replaced meanwhile.
+    """
+    with ExitStack() as end:
+        fs = fs.rooted(layout.root)
+        end.callback(fs.close)
+        if writable:
+            end.callback(fs.lock_root(layout.lock).close)
+        yield fs
+        fs.check_root()
 
 
 def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:

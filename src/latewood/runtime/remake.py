@@ -67,16 +67,22 @@ def remake_catalog(
             with it, and nothing was changed.
         AccessDenied, UnavailableError: the archive refused, or did not answer.
     """
-    fs, layout = PosixFS(), check_is_store(root)
-    lock = None if dry_run else fs.lock(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
+    layout = check_is_store(root.absolute())
+    fs = PosixFS().rooted(layout.root)
+    lock = None
     try:
+        if not dry_run:
+            lock = fs.lock_root(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
         _check_version(fs, layout)
         with _new_catalog(fs, layout, f"dry-{os.getpid()}" if dry_run else "new") as made:
             reports = _rebuilt(fs, layout, made, engine, progress)
-            return Remade(reports, None if dry_run else _put_in_place(fs, layout, made))
+            kept = None if dry_run else _put_in_place(fs, layout, made)
+            fs.check_root()
+            return Remade(reports, kept)
     finally:
         if lock is not None:
             lock.close()
+        fs.close()
 
 
 def _check_version(fs: PosixFS, layout: StoreLayout) -> None:
