@@ -325,6 +325,7 @@ class Committer:
 
     def _look(self, shard: int) -> LogNow:
         """Return which log a shard has, and where it ends."""
+        self._check_covered(shard)
         with open_queue(self._target.logs[shard], mode="r", fs=self._fs, clock=self._clock) as log:
             return LogNow(log.identity, log.next_sequence)
 
