@@ -37,8 +37,8 @@ LatewoodError
 │   ├── ManifestCorrupted   run `latewood rebuild`
 │   ├── Diverged            a partition holds something else than its parent log says
 │   ├── ReaderAhead         the log went back behind the reader: start it anew
-│   ├── AnotherLog          a position is of another log, or of records that this one lost: begin anew
-│   └── LogBehind           a shard's log ends before its chunks: restore the newer copy, or go on without
+│   ├── LogBehind           a shard's log ends before its chunks: restore the newer copy, or go on without
+│   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
     ├── Poisoned        a sync failed; what was not flushed is in doubt
@@ -336,22 +336,6 @@ class ReaderAhead(CorruptError):
         return f"{self.path}: {self.reason}; {self.mend}"
 
 
-class AnotherLog(CorruptError):
-    """A stored position, or a file, is of another log than the one here, or of records that this one lost.
-
-    No crash does this: the log was deleted and made anew, a copy of it was restored, or it was rebuilt.  `path` names
-    what stores the position, and `mend` says what to do with that.
-    """
-
-    def __init__(self, reason: str, path: Path, mend: str) -> None:
-        super().__init__(reason, path, 0)
-        self.args = reason, path, mend  # so that it pickles
-        self.mend = mend
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; {self.mend}"
-
-
 class LogBehind(CorruptError):
     """The log of a shard is not there, or ends before the chunks that were made of it.
 
@@ -366,6 +350,22 @@ class LogBehind(CorruptError):
             f"restore the newer copy of {path}, or give up what only that log had: `latewood rebuild --accept-loss "
             f"{_database_of(path)}` keeps what is there under another name, and goes on behind the chunks"
         )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
+class AnotherLog(CorruptError):
+    """A stored position, or a file, is of another log than the one here, or of records that this one lost.
+
+    No crash does this: the log was deleted and made anew, a copy of it was restored, or it was rebuilt.  `path` names
+    what stores the position, and `mend` says what to do with that.
+    """
+
+    def __init__(self, reason: str, path: Path, mend: str) -> None:
+        super().__init__(reason, path, 0)
+        self.args = reason, path, mend  # so that it pickles
+        self.mend = mend
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}; {self.mend}"
