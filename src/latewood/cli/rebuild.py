@@ -130,7 +130,10 @@ def _judge(found: library.RebuildReport, *, dry_run: bool) -> ExitCode:
     if found.written:
         say(f"wrote a manifest of {found.segments_used:,} segments, from {found.first_sequence} to {end}")
         if found.identity is None:
-            say("the log's identity was lost, so it has a new one: positions that are stored elsewhere are refused")
+            say(
+                "no identity was found, because an older program made the log or it is lost; so the log has a new one: "
+                "positions that name another are refused, and older programs cannot open it any more"
+            )
         say("check it with `latewood verify --deep`")
         return ExitCode.OK
     for problem in found.problems:
