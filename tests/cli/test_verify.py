@@ -6,11 +6,13 @@ import pytest
 import latewood
 from latewood.catalog import Catalog
 from latewood.cli.verify import _in_place
+from latewood.fs import PosixFS
 from latewood.log.layout import Layout
 from latewood.log.verify import UPGRADE, Finding
 from latewood.queue.cursor import cursor_path
 from tests.cli.conftest import flip
 from tests.cli.shell import complaint, ok, row, rows, run
+from tests.format.version_1 import downgrade
 
 
 @pytest.mark.parametrize("flags", [[], ["--deep"]])
@@ -281,3 +283,74 @@ def test_rebuild_makes_nothing_where_nothing_is(tmp_path: Path) -> None:
     for flag in ("--yes", "--dry-run"):
         assert complaint("rebuild", tmp_path / "nothing", flag, code=3).startswith("there is no log at ")
     assert not (tmp_path / "nothing").exists()
+
+
+# -- which log it is ----------------------------------------------------------------------------------
+
+
+def test_info_and_verify_say_which_log_it_is(log: Path) -> None:
+    with latewood.open(log, mode="r") as opened:
+        identity = opened.identity
+    assert identity is not None
+    fields = {"identity": identity.identity.hex(), "life": f"{identity.life:016x}", "owner": "anybody"}
+    assert row("info", log).items() >= fields.items()
+    assert row("verify", log).items() >= fields.items()
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "another log's"])
+def test_verify_warns_of_an_identity_that_is_not_the_manifests(log: Path, tmp_path: Path, damage: str) -> None:
+    latewood.open(tmp_path / "other").close()
+    (log / "identity").unlink()
+    if damage != "missing":
+        raw = (tmp_path / "other" / "identity").read_bytes()
+        (log / "identity").write_bytes(raw if damage == "another log's" else raw[:20])
+    found = row("verify", log)
+    assert found["is_sound"]
+    (finding,) = found["findings"]
+    assert (finding["severity"], finding["path"]) == ("warning", str(log / "identity"))
+    latewood.open(log).close()
+    assert row("verify", log)["findings"] == []
+
+
+def test_inspect_knows_what_the_file_identity_is(log: Path) -> None:
+    assert "`latewood info` shows that" in complaint("inspect", log / "identity", code=2)
+
+
+def test_a_rebuild_says_that_the_identity_was_lost(log: Path) -> None:
+    for lost in (*log.glob("manifest.*"), log / "identity"):
+        lost.unlink()
+    result = run("rebuild", log, "--yes")
+    assert json.loads(result.stdout)["identity"] is None
+    assert "so the log has a new one: positions that name another are refused" in result.stderr
+
+
+def test_a_copy_that_was_put_in_its_place_begins_a_new_life(log: Path) -> None:
+    before = row("info", log)
+    assert "would begin a new life at sequence 100" in run("rebuild", log, "--new-life", "--dry-run").stderr
+    assert row("info", log) == before
+    result = run("rebuild", log, "--new-life", "--yes")
+    assert result.exit_code == 0
+    assert "positions up to sequence 100 stay valid; those beyond it are refused" in result.stderr
+    after = row("info", log)
+    assert (after["identity"], after["next_sequence"]) == (before["identity"], 100)
+    assert after["life"] != before["life"]
+    shown = json.loads(result.stdout)
+    assert (shown["identity"], shown["life"], shown["start_sequence"]) == (after["identity"], after["life"], 100)
+    assert row("verify", log, "--deep")["findings"] == []
+
+
+@pytest.mark.parametrize("flag", ["--catalog", "--accept-loss"])
+def test_a_new_life_makes_nothing_again(log: Path, flag: str) -> None:
+    assert "--new-life" in complaint("rebuild", log, "--new-life", flag, "--yes", code=2)
+
+
+def test_a_log_of_an_older_program_has_no_lives(log: Path) -> None:
+    downgrade(PosixFS(), log)
+    assert row("info", log)["identity"] is None
+    line = run("rebuild", log, "--new-life", "--yes").stderr
+    assert "an older program made this log; opening it to append gives it an identity of its own" in line
+
+
+def test_a_new_life_is_not_begun_beside_a_writer(log: Path) -> None:
+    with latewood.open(log):
+        assert "is being written by process" in complaint("rebuild", log, "--new-life", "--yes", code=5)

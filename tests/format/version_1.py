@@ -1,14 +1,15 @@
 """Manifests as version 1 wrote them, so that any log can be made one of version 1 again."""
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format import cursor
-from latewood.format.manifest import Manifest
+from latewood.format.manifest import Manifest, decode
 from latewood.fs import FileSystem
 from latewood.kernel import crc32c
 from latewood.log.layout import Layout
-from latewood.log.manifest import ManifestStore
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
 
 
@@ -28,20 +29,30 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def downgrade(fs: FileSystem, root: Path) -> None:
-    """Make a closed log what version 1 would have left, durably."""
+    """Make a log that nobody has open what version 1 would have left, durably: also one that a crash left half made."""
     layout = Layout(root)
-    manifest = ManifestStore(fs, layout).load()
-    pointer = fs.open(root / "manifest.current")
-    _rewrite(fs, root / f"manifest.{pointer.pread(1, 0)[0]}", encode_manifest(manifest))
-    fs.remove(layout.identity)
+    for slot in (root / "manifest.1", root / "manifest.2"):
+        with suppress(CorruptError, NotFoundError):
+            _rewrite(fs, slot, encode_manifest(decode(_contents(fs, slot), slot)))
+    for path in (layout.identity, root / "identity.tmp"):
+        if fs.exists(path):
+            fs.remove(path)
     fs.sync_directory(root)
     for name in cursor_names(fs, layout.readers):
         path = cursor_path(layout.readers, name)
         found = load_cursor(fs, path)
         assert found is not None
-        slot = cursor.encode(found._replace(mark=None))
+        slot_1 = cursor.encode(found._replace(mark=None))
         at = cursor.SLOT_OFFSETS[cursor.slot_of(found.generation)]
-        _rewrite(fs, path, bytes(at) + slot.ljust(cursor.SLOT_OFFSETS[1] + cursor.SIZE_1 - at, b"\0"))
+        _rewrite(fs, path, bytes(at) + slot_1.ljust(cursor.SLOT_OFFSETS[1] + cursor.SIZE_1 - at, b"\0"))
+
+
+def _contents(fs: FileSystem, path: Path) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.pread(file.size(), 0)
+    finally:
+        file.close()
 
 
 def _rewrite(fs: FileSystem, path: Path, data: bytes) -> None:

@@ -207,37 +207,6 @@ def test_of_an_entry_that_a_partition_holds_in_part_the_rest_is_appended(partiti
     again.close()
 
 
-def test_a_partition_that_is_ahead_of_its_parent_is_left_alone() -> None:
-    """Its entries were committed, so the parent will get them again."""
-    fs = MemFS()
-    node = Node(fs)
-    node.write(1, b"a")
-    partition = node.roster.get(1)
-    assert partition is not None
-    partition.place([PartitionEntry(1, 2, 2, node.clock.now_ns(), b"b")])
-    node.close()
-    again = Node(fs)
-    assert again.next[1] == 3
-    again.next[1] = 2
-    again.write(1, b"b", b"c")
-    assert [one.payload for one in again.contents()[1]] == [b"a", b"b", b"c"]
-    again.close()
-
-
-def test_a_partition_that_does_not_agree_stops_the_node() -> None:
-    fs = MemFS()
-    node = Node(fs)
-    node.write(1, b"a", b"b")
-    partition = node.roster.get(1)
-    assert partition is not None
-    partition.place([PartitionEntry(1, 3, 3, 5, b"never committed")])
-    node.close()
-    again = Node(fs)
-    again.next[1] = 3
-    with pytest.raises(Diverged):
-        again.write(1, b"c")
-
-
 def test_uncommitted_entries_reach_no_partition() -> None:
     fs = MemFS()
     node = Node(fs)

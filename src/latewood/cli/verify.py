@@ -10,6 +10,7 @@ import click
 from latewood.cli.arguments import directory
 from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.errors import ExitCode, say
+from latewood.cli.identity import identity_fields
 from latewood.cli.output import Output, output_format
 from latewood.cli.place import is_store, node_around
 from latewood.cli.progress import progress
@@ -56,6 +57,7 @@ def verify(directory: Path, output: Output, choice: EngineChoice, *, deep: bool)
         found = verify_queue(PosixFS(), layout, deep=deep, progress=report, looks=looks)
     summary = {
         "path": directory,
+        **identity_fields(found.identity),
         "is_sound": found.is_sound,
         "segments_checked": found.segments_checked,
         "records_checked": found.records_checked,

@@ -1,7 +1,8 @@
 """Make a lost or corrupt manifest again from the segments, which describe themselves.
 
-`assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never changes a segment; one that is
-not sound is renamed to `….q.rejected` if its loss is accepted.
+`assemble` decides, from plain summaries; `rebuild` reads the segments and acts; `begin_life` is for a log whose
+manifest is sound, and that was put in the place of another copy.  Never changes a segment; one that is not sound is
+renamed to `….q.rejected` if its loss is accepted.
 
 The log keeps its identity, its owner and its watermark, and begins a new life: whoever was further than its end reads
 that from the life of a position.
@@ -24,7 +25,9 @@ from latewood.log.identity import Claim, RandomBytes, born, load_identity, rebor
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
+from latewood.log.presence import check_is_log
 from latewood.log.summary import SegmentSummary, summarize
+from latewood.log.view import View
 
 Looks = Callable[[Sequence[Path]], Iterable[SegmentSummary]]
 """Takes looks at segments, one for each in their order, in whatever way it likes."""
@@ -120,6 +123,34 @@ def rebuild(
     finally:
         if lock:
             lock.close()
+
+
+def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None = None) -> LogIdentity | None:
+    """Begin a new life of a log that is a copy, put in its place by hand: records after its end may have been seen.
+
+    Positions up to its end stay valid.  Return its identity, or None if it is of version 1 and has none.  The log must
+    not be open to write.
+
+    Raises:
+        NotFoundError: there is no log.
+        Locked: a writer has the log open.
+        ManifestCorrupted: the manifest is not sound; `rebuild` begins a new life too.
+        UnsupportedVersion: a later program wrote it.
+    """
+    store = ManifestStore(fs, layout)
+    check_is_log(fs, layout, store)
+    lock = fs.lock(layout.lock)
+    try:
+        manifest = store.load()
+        if manifest.identity is None:
+            return None
+        load_identity(fs, layout)  # One of a later version is not replaced.
+        identity = reborn(manifest.identity, View(fs, layout, store.load).end().sequence, random_bytes)
+        store_identity(fs, layout, identity)
+        store.store(manifest._replace(generation=manifest.generation + 1, identity=identity))
+        return identity
+    finally:
+        lock.close()
 
 
 def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:

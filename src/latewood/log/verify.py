@@ -9,10 +9,12 @@ from typing import Final, Literal, NamedTuple
 
 from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
 from latewood.format.entries import SegmentEntry
+from latewood.format.identity import LogIdentity
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem
 from latewood.limits import VERIFY_THREADS_MAX
 from latewood.log.checkpoint import load_checkpoint
+from latewood.log.identity import load_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
@@ -43,6 +45,8 @@ class Verification(NamedTuple):
     segments_checked: int
     records_checked: int
     bytes_checked: int
+    identity: LogIdentity | None = None
+    """Which log it is; None: its manifest is of version 1, or damaged."""
 
     @property
     def is_sound(self) -> bool:
@@ -88,8 +92,9 @@ def verify_log(
             progress(done + 1, len(manifest.entries) + 1)
     check.active()
     check.advisory_files()
+    check.identity()
     check.orphans()
-    return Verification(check.findings, check.segments, check.records, check.bytes)
+    return Verification(check.findings, check.segments, check.records, check.bytes, manifest.identity)
 
 
 def _looked_at(
@@ -139,6 +144,9 @@ class _Check:
             entry.size,
         ):
             self._damage(path, footer.index_offset, "footer and manifest do not agree")
+        elif self._manifest.identity and footer.ext_id != entry.ext_id:
+            problem = f"the manifest says cohort {entry.ext_id}, and the footer {footer.ext_id}"
+            self._warn(path, footer.index_offset, problem, "`latewood rebuild` makes the manifest again")
 
     def active(self) -> None:
         """Check the open segment: everything below the last checkpoint must be there."""
@@ -163,6 +171,22 @@ class _Check:
             self._damage(path, end, "a durable record is damaged")
         elif summary.problem:
             self._warn(path, summary.problem_offset, "a torn tail", "opening the log to append cuts it")
+
+    def identity(self) -> None:
+        """Check that the second copy of the identity says what the manifest does; version 1 has neither."""
+        identity, path = self._manifest.identity, self._layout.identity
+        if identity is None:
+            return
+        remedy = "opening the log to append writes it again"
+        try:
+            found = load_identity(self._fs, self._layout)
+        except UnsupportedVersion as error:
+            self.findings.append(Finding("damage", path, 0, str(error), UPGRADE))
+            return
+        if found is None:
+            self._warn(path, 0, "missing or damaged: a rebuild would have to give the log another identity", remedy)
+        elif found != identity:
+            self._warn(path, 0, "it does not say what the manifest says", remedy)
 
     def advisory_files(self) -> None:
         """Check what recovery can do without."""

@@ -14,7 +14,7 @@ from latewood.log import Log, LogOptions, Mode, Owner
 from latewood.log.identity import Claim
 from latewood.log.layout import segment_id_of
 from latewood.log.site import Site
-from latewood.queue.ahead import check_not_ahead, mark_readers_ahead
+from latewood.queue.ahead import check_goes_on, mark_readers_ahead
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor, sync_cursors
 from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
@@ -56,6 +56,7 @@ class Queue(Log):
             Locked: another reader of this name is open.
             DataLost: a policy removed the records it would begin with; start it elsewhere.
             ReaderAhead: it had read more than the log has, which was restored or rebuilt; start it elsewhere.
+            AnotherLog: its position is of another log, as when this one was deleted and made anew; start it elsewhere.
             UsageError: `start` is none of these, or beyond the end.
         """
         _check_reader_name(name)
@@ -72,7 +73,7 @@ class Queue(Log):
         """Return all named readers with their lag.
 
         Raises:
-            CorruptError: a reader's file is damaged, or it had read more than the log has.
+            CorruptError: a reader's file is damaged, or it had read more than the log has, or another log.
         """
         end = self.next_sequence
         return [
@@ -107,8 +108,8 @@ class Queue(Log):
         A segment goes once every reader has passed it; see `RetentionPolicy` for what else may.
 
         Raises:
-            CorruptError: a reader's file is damaged, or it had read more than the log has; nothing is deleted until
-                it is moved or removed.
+            CorruptError: a reader's file is damaged, or it had read more than the log has, or another log; nothing is
+                deleted until it is moved or removed.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
         if dry_run:
@@ -181,7 +182,7 @@ class Queue(Log):
             states.append(ReaderState(name, sequence, cursor.committed_at))
             cursors.append((name, cursor))
         for name, cursor in cursors:  # The end is looked at after the positions, which only follow it.
-            check_not_ahead(self, name, cursor)
+            check_goes_on(self, name, cursor)
         return states
 
     def _orphans(self) -> list[Path]:

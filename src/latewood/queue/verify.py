@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from latewood.errors import CorruptError, NotFoundError, ReaderAhead, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
 from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SIZE_1, SLOT_OFFSETS, Cursor, decode_file
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.verify import UPGRADE, Finding, Looks, Progress, Verification, verify_log
 from latewood.log.view import View
-from latewood.queue.ahead import lost_records
+from latewood.queue.ahead import problem_of
 from latewood.queue.cursor import cursor_names, cursor_path
 
 
@@ -44,7 +44,7 @@ def verify_queue(
         except UnsupportedVersion as error:
             findings.append(Finding("damage", path, 0, str(error), UPGRADE))
     if verification.is_sound:
-        findings += _ahead(fs, layout, cursors)
+        findings += _astray(fs, layout, cursors)
     return verification._replace(findings=findings)
 
 
@@ -73,9 +73,9 @@ def _torn_slots(raw: bytes, path: Path) -> Iterator[Finding]:
             yield Finding("warning", path, at, problem, "the reader may read some records again; its commits mend it")
 
 
-def _ahead(fs: FileSystem, layout: Layout, cursors: dict[Path, Cursor]) -> list[Finding]:
-    """Find readers that have read more than the log has, as after an older copy of it was restored."""
-    end = View(fs, layout, ManifestStore(fs, layout).load_while_written).end().sequence
-    lost = [(path, lost_records(cursor, end)) for path, cursor in cursors.items()]
-    errors = [ReaderAhead(path, records.start, records.stop) for path, records in lost if records]
-    return [Finding("damage", error.path, error.offset, error.reason, error.mend) for error in errors]
+def _astray(fs: FileSystem, layout: Layout, cursors: dict[Path, Cursor]) -> list[Finding]:
+    """Find readers of another log, and those that have read more than this one has, as after a copy was restored."""
+    view = View(fs, layout, ManifestStore(fs, layout).load_while_written)
+    end, identity = view.end().sequence, view.manifest.identity
+    problems = [problem_of(cursor, path, end, identity) for path, cursor in cursors.items()]
+    return [Finding("damage", error.path, error.offset, error.reason, error.mend) for error in problems if error]

@@ -224,6 +224,7 @@ class Database:
         Raises:
             BadName: the name cannot be a file name, or begins with `latewood-`, as the system's own do.
             Locked: another reader of this name is open.
+            AnotherLog: it has read another log than the one that a shard has now; start it elsewhere.
         """
         return self._readers.open(name, self.shards, start, merged=merged)
 

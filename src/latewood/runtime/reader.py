@@ -11,13 +11,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from latewood.closing import Closing
-from latewood.errors import ClosedError, CorruptError, DataLost, LatewoodError, UsageError
+from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, UsageError
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, Lock
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
+from latewood.log.identity import stranger_reason
 from latewood.queue.cursor import load_cursor, store_cursor
 from latewood.runtime.record import DatabaseRecord, records_of
 from latewood.runtime.shard import Shard
@@ -65,6 +66,8 @@ class DatabaseReader:
             path = self._layout.cursor(self.name, shard.number)
             known = self._known[shard.number] = load_cursor(self._fs, path)
             stored = known.sequence if known else None
+            if known is not None and start == "resume":
+                self._check_is_of(shard, known)
             self._positions[shard.number] = self._start(shard, start, stored)
         if self._lock is not None:
             self.commit()
@@ -111,14 +114,14 @@ class DatabaseReader:
             raise UsageError("the store was opened with mode='r': a reader cannot commit")
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
-            known = self._known[number]
-            if known is not None and known.sequence == sequence:
+            known, mark = self._known[number], shard.log.mark
+            if known is not None and (known.sequence, known.mark) == (sequence, mark):
                 continue
             shard.make_durable(sequence, self._streams.get(number))
             path = self._layout.cursor(self.name, number)
             self._fs.make_directory(path.parent)
             position = Position(0, 0, sequence)
-            self._known[number] = store_cursor(self._fs, path, known, position, self._now_ns())
+            self._known[number] = store_cursor(self._fs, path, known, position, self._now_ns(), mark)
 
     def seek(self, start: ReaderStart) -> None:
         """Go elsewhere; durable with the next `commit`."""
@@ -215,6 +218,15 @@ class DatabaseReader:
                 return shard.end()
         message = f"start must be 'resume', 'earliest', 'latest', a time, or a sequence for each shard, not {start!r}"
         raise UsageError(message)
+
+    def _check_is_of(self, shard: Shard, known: "Cursor") -> None:
+        """Raise if a stored position is of another log than the shard's."""
+        if reason := stranger_reason(shard.log.identity, known.mark, known.sequence or 0):
+            mend = (
+                f"if this is the right store, `latewood readers seek STORE/DATABASE {self.name} --earliest` or "
+                f"`database.reader({self.name!r}, start='earliest')` begins anew in it"
+            )
+            raise AnotherLog(reason, self._layout.cursor(self.name, shard.number), mend)
 
     def _wait(self, timeout_s: float) -> None:
         shard = self._shards[self._turn % len(self._shards)]
