@@ -316,7 +316,9 @@ def test_inspect_knows_what_the_file_identity_is(log: Path) -> None:
 def test_a_rebuild_says_that_the_identity_was_lost(log: Path) -> None:
     for lost in (*log.glob("manifest.*"), log / "identity"):
         lost.unlink()
-    assert "so it has a new one: positions that are stored elsewhere are refused" in run("rebuild", log, "--yes").stderr
+    result = run("rebuild", log, "--yes")
+    assert json.loads(result.stdout)["identity"] is None
+    assert "so the log has a new one: positions that name another are refused" in result.stderr
 
 
 def test_a_copy_that_was_put_in_its_place_begins_a_new_life(log: Path) -> None:

@@ -19,6 +19,7 @@ from latewood.cli.place import Kind, check_rebuildable, kind_of
 from latewood.cli.progress import progress
 from latewood.cli.store_argument import DatabasePath
 from latewood.errors import UsageError
+from latewood.format.store_layout import DATABASES_NAME
 from latewood.fs import PosixFS
 from latewood.log import rebuild as library
 from latewood.log.layout import Layout
@@ -55,14 +56,14 @@ def rebuild(
     the chunks and the archive; what was there is kept beside it, under another name.  Jobs are lost, and records are
     not.  Exits 4 if something could not be read.
 
+    With --new-life, DIR is a sound log, an older copy that was put by hand where a later state of it had been.  Nothing
+    is made again: the log begins a new life at its end.  A position that was taken beyond that end, in the log that was
+    there before, is refused from then on, also once this one has grown past it.  Give it before the copy is opened.
+
     DIR may also be a database, as STORE/DATABASE.  Then the logs of its shards are compared with its chunks: one that
     ends before them, or is gone, was restored from an older copy, or lost, and the store refuses to append to it.  With
     --accept-loss it is replaced by a log that goes on behind the chunks; what was there is kept under another name.
     Exits 4 if there is such a log and --accept-loss is not given.
-
-    With --new-life, DIR is a sound log, an older copy that was put by hand where a later state of it had been.  Nothing
-    is made again: the log begins a new life at its end.  A position that was taken beyond that end, in the log that was
-    there before, is refused from then on, also once this one has grown past it.  Give it before the copy is opened.
 
     With --engine spark it is Spark's executors that read segments, chunks and objects; they must see DIR under the same
     path.
@@ -100,6 +101,11 @@ def rebuild(
 
 
 def _begin_life(directory: Path, output: Output, *, dry_run: bool, yes: bool) -> ExitCode:
+    if kind_of(directory) is Kind.DATABASE:
+        raise UsageError(
+            f"{directory} is a database: give each of the logs of its shards, "
+            f"{directory.parent / DATABASES_NAME}/…/shards/00000"
+        )
     with open_to_read(directory) as log:
         identity, end = log.identity, log.next_sequence
     if identity is None:
@@ -149,7 +155,10 @@ def _judge(found: library.RebuildReport, *, dry_run: bool) -> ExitCode:
     if found.written:
         say(f"wrote a manifest of {found.segments_used:,} segments, from {found.first_sequence} to {end}")
         if found.identity is None:
-            say("the log's identity was lost, so it has a new one: positions that are stored elsewhere are refused")
+            say(
+                "no identity was found, because an older program made the log or it is lost; so the log has a new one: "
+                "positions that name another are refused, and older programs cannot open it any more"
+            )
         say("check it with `latewood verify --deep`")
         return ExitCode.OK
     for problem in found.problems:

@@ -190,7 +190,8 @@ class _Check:
                 remedy = "opening the log to append writes it again"
                 self._warn(self._layout.sealed_pointer, 0, "missing or stale", remedy)
         checkpoint_exists = self._fs.exists(self._layout.checkpoint)
-        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and self._manifest.generation > 1:
+        is_new = not len(entries) and not self.records  # It is made empty, and first written by a flush of records.
+        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and not is_new:
             self._warn(self._layout.checkpoint, 0, "not sound", "the next flush writes it again")
 
     def orphans(self) -> None:

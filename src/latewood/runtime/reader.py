@@ -114,7 +114,8 @@ class DatabaseReader:
             raise UsageError("the store was opened with mode='r': a reader cannot commit")
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
-            known, mark = self._known[number], shard.mark()
+            known = self._known[number]
+            mark = shard.mark() or (known and known.mark)  # Of a log that is behind, the chunks have the positions.
             if known is not None and (known.sequence, known.mark) == (sequence, mark):
                 continue
             shard.make_durable(sequence, self._streams.get(number))

@@ -7,6 +7,7 @@ read, and whoever comes to their end meets LogBehind.
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
@@ -16,6 +17,7 @@ from latewood.errors import (
     CorruptError,
     DataLost,
     KeyNotFound,
+    LatewoodError,
     LogBehind,
     NotFoundError,
     UnavailableError,
@@ -152,6 +154,15 @@ class Shard:
                 tries = tries + 1 if at == before else 0
                 if tries >= _REPLANS_MAX:
                     self._give_up(error, piece.chunk)
+
+    def chunk_log(self) -> bytes | None:
+        """Return the log that the newest of its own chunks names, of those that can be read; None: none names one."""
+        for chunk in reversed(self._inventory.chunks(self.number)):
+            if chunk.origin_db_id is None:
+                with suppress(LatewoodError), self._open_chunk(chunk) as reader:
+                    if reader.meta.mark is not None:
+                        return reader.meta.mark.identity
+        return None
 
     def close(self) -> None:
         """Close the log; it is not opened again."""
