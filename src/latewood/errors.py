@@ -39,6 +39,7 @@ LatewoodError
 │   │   ├── StrayRecord     a node's files hold a record that the node did not write: `latewood cluster repair`
 │   │   └── StrayLog        a node's files hold a log of another partition, node or cluster: the same
 │   ├── ReaderAhead         the log went back behind the reader: start it anew
+│   ├── LogBehind           a shard's log ends before its chunks: restore the newer copy, or go on without
 │   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
@@ -370,6 +371,25 @@ class ReaderAhead(CorruptError):
         return f"{self.path}: {self.reason}; {self.mend}"
 
 
+class LogBehind(CorruptError):
+    """The log of a shard is not there, or ends before the chunks that were made of it.
+
+    No crash does this: an older copy of the log was restored, or its directory was removed.  What is in chunks can be
+    read; nothing is appended, because new records would get the numbers of old ones.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason, path, 0)
+        self.args = path, reason  # so that it pickles
+        self.mend = (
+            f"restore the newer copy of {path}, or give up what only that log had: `latewood rebuild --accept-loss "
+            f"{_database_of(path)}` keeps what is there under another name, and goes on behind the chunks"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
 class AnotherLog(CorruptError):
     """A stored position, or a file, is of another log than the one here, or of records that this one lost.
 
@@ -435,3 +455,9 @@ class Poisoned(ClosedError):
 
 class Forked(ClosedError):
     """This log belongs to the parent process.  Open it again in the child."""
+
+
+def _database_of(shard: Path) -> Path:
+    """Return what commands call the database of a shard: `lake/databases/00000001-clicks/shards/00000`, lake/clicks."""
+    database = shard.parent.parent
+    return database.parent.parent / database.name.partition("-")[2]

@@ -67,10 +67,12 @@ class DirectoryTier:
             source.close()
 
     def head(self, key: str) -> ObjectInfo:
-        """Return the size of a file."""
+        """Return the size of a file, and as its ETag what is another one once the file was changed or replaced."""
         source = FileSource(self._fs, self._path(key))
-        source.close()
-        return ObjectInfo(key, source.size)
+        try:
+            return ObjectInfo(key, source.size, source.stamp())
+        finally:
+            source.close()
 
     def delete(self, key: str) -> None:
         """Remove a file, durably, if it is there."""

@@ -1,4 +1,7 @@
-"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments, or the catalog of a store."""
+"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments, or the catalog of a store.
+
+Of a database it finds the shards whose logs end before their chunks do, and has them go on behind the chunks.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -10,8 +13,10 @@ from latewood.cli.confirmation import ask, confirmed
 from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output, output_format
-from latewood.cli.place import check_rebuildable
+from latewood.cli.place import Kind, check_rebuildable, kind_of
 from latewood.cli.progress import progress
+from latewood.cli.store_argument import DatabasePath
+from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.log import rebuild as library
 from latewood.log.layout import Layout
@@ -46,6 +51,11 @@ def rebuild(
     the chunks and the archive; what was there is kept beside it, under another name.  Jobs are lost, and records are
     not.  Exits 4 if something could not be read.
 
+    DIR may also be a database, as STORE/DATABASE.  Then the logs of its shards are compared with its chunks: one that
+    ends before them, or is gone, was restored from an older copy, or lost, and the store refuses to append to it.  With
+    --accept-loss it is replaced by a log that goes on behind the chunks; what was there is kept under another name.
+    Exits 4 if there is such a log and --accept-loss is not given.
+
     With --engine spark it is Spark's executors that read segments, chunks and objects; they must see DIR under the same
     path.
     """
@@ -54,6 +64,15 @@ def rebuild(
         from latewood.cli.catalog_rebuild import rebuild_store  # noqa: PLC0415 - LMDB and Arrow, only for a store
 
         return rebuild_store(directory, output, choice, dry_run=dry_run, yes=yes)
+    if kind_of(directory) is Kind.DATABASE:
+        from latewood.cli.database_rebuild import rebuild_database  # noqa: PLC0415 - as above
+
+        if choice.is_spark:
+            raise UsageError(
+                "the logs of a database are looked at in no time: --engine spark is for segments and chunks"
+            )
+        place = DatabasePath(directory.parent, directory.name)
+        return rebuild_database(place, output, dry_run=dry_run, yes=yes, accept_loss=accept_loss)
     look_first = not dry_run and not yes
     looks = _looks(directory, choice)
     found = _rebuild(directory, looks, dry_run=dry_run or look_first, accept_loss=accept_loss)

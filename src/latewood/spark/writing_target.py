@@ -4,12 +4,19 @@ Looked up on the driver, once, and sent to the tasks, so that an executor needs 
 is not there is made; a database is not.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.format.segment import FLAG_KEYED
-from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME, DatabaseLayout
+from latewood.format.store_layout import (
+    CATALOG_NAME,
+    DATABASES_NAME,
+    DESCRIPTION_NAME,
+    DatabaseLayout,
+    StoreLayout,
+)
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.log.layout import Layout
@@ -33,6 +40,9 @@ class Target:
     """Whether records may have keys."""
 
     options: LogOptions = field(default_factory=LogOptions)
+
+    covered: tuple[int, ...] = ()
+    """Of each shard of a database the sequence that its chunks went to when the query began: its log must go as far."""
 
     @property
     def state(self) -> Path:
@@ -119,4 +129,18 @@ def _database(fs: FileSystem, root: Path) -> Target:
         keyed=record.options.keyed,
     )
     logs = tuple(files.shard(shard) for shard in range(record.wal_shards))
-    return Target(root=root, logs=logs, keyed=record.options.keyed, options=options)
+    covered = _covered(StoreLayout(root.parent.parent).catalog, record.name, record.wal_shards)
+    return Target(root=root, logs=logs, keyed=record.options.keyed, options=options, covered=covered)
+
+
+def _covered(path: Path, name: str, shards: int) -> tuple[int, ...]:
+    """Return how far chunks of each shard go; 0 where the catalog cannot be asked, because this program has it open."""
+    from latewood.catalog import Catalog  # noqa: PLC0415 - only the driver needs the catalog
+
+    applied: dict[int, int] = {}
+    with suppress(NotFoundError, UsageError), Catalog.open(path, mode="r") as catalog:
+        found = catalog.read(lambda view: view.db_by_name(name))
+        if found is not None:
+            states = catalog.read(lambda view: list(view.wal_states(found[0])))
+            applied = {key.shard: state.last_applied_sequence for key, state in states}
+    return tuple(applied.get(shard, 0) for shard in range(shards))
