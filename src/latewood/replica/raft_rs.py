@@ -215,8 +215,8 @@ def missing(status: Status, path: Path) -> Diverged | None:
         return None
     reason = (
         f"node {ahead.node} has entries up to {ahead.match} that are committed, and the parent log of this leader ends "
-        f"with entry {status.last}: an older copy of a node's files was put back, and what was acknowledged since is lost "
-        f"but for node {ahead.node}: keep the files of that"
+        f"with entry {status.last}: an older copy of a node's files was put back, and what was acknowledged since is "
+        f"lost but for node {ahead.node}: keep the files of that"
     )
     return Diverged(reason, path, status.last)
 
