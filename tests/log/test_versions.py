@@ -107,7 +107,7 @@ def test_a_newer_file_is_refused_by_every_command_and_left_as_it_is(command: str
     assert contents(fs) == before
 
 
-@pytest.mark.parametrize("file", set(FILES) - {"header of a sealed segment", "footer of a sealed segment"})
+@pytest.mark.parametrize("file", sorted(set(FILES) - {"header of a sealed segment", "footer of a sealed segment"}))
 def test_a_log_with_a_newer_file_is_not_appended_to(file: str) -> None:
     fs = written()
     path, at = FILES[file](fs)
