@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from latewood.errors import (
+    AnotherLog,
     BadName,
     ClosedError,
     ClusterUnavailable,
@@ -12,11 +13,13 @@ from latewood.errors import (
     Forked,
     LatewoodError,
     Locked,
+    LogBehind,
     ManifestCorrupted,
     NotFoundError,
     OutcomeForgotten,
     OutcomeUnknown,
     Overloaded,
+    Owned,
     Poisoned,
     ReaderAhead,
     ReadOnlyError,
@@ -28,7 +31,7 @@ from latewood.errors import (
     WaitExpired,
 )
 from latewood.kernel import Record
-from latewood.log import Log, LogOptions, LogStats
+from latewood.log import Life, Log, LogIdentity, LogOptions, LogStats, Mark, Owner
 from latewood.queue import Queue, Reader, ReaderInfo, RetentionPolicy
 from latewood.queue import open_queue as open  # noqa: A004 - `latewood.open` reads as it should
 
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from latewood.runtime import Database, DatabaseOptions, DatabaseReader, DatabaseRecord, Store
 
 __all__ = [
+    "AnotherLog",
     "AsyncClient",
     "AsyncPartition",
     "AsyncReader",
@@ -60,17 +64,23 @@ __all__ = [
     "DiskFull",
     "Forked",
     "LatewoodError",
+    "Life",
     "Locked",
     "Log",
+    "LogBehind",
+    "LogIdentity",
     "LogOptions",
     "LogStats",
     "ManifestCorrupted",
+    "Mark",
     "Members",
     "NodeProgress",
     "NotFoundError",
     "OutcomeForgotten",
     "OutcomeUnknown",
     "Overloaded",
+    "Owned",
+    "Owner",
     "Partition",
     "PartitionInfo",
     "PartitionReader",

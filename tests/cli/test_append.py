@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 import latewood
+from latewood import Owner
 from latewood.limits import U64_MAX
 from tests.cli.shell import complaint, ok, row, rows, run
 
@@ -170,3 +171,11 @@ def test_a_first_append_after_init_warns_of_nothing(tmp_path: Path) -> None:
 def test_nothing_is_appended_to_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "is a file" in complaint("append", tmp_path / "file", code=3, stdin="a\n")
+
+
+@pytest.mark.parametrize("owner", [Owner.STORE, Owner.NODE])
+def test_a_log_that_a_store_or_a_node_keeps_is_not_appended_to(tmp_path: Path, owner: Owner) -> None:
+    latewood.open(tmp_path / "log", owner=owner).close()
+    line = complaint("append", tmp_path / "log", stdin="x\n", code=2)
+    assert "is kept by" in line
+    assert "append through" in line

@@ -128,6 +128,7 @@ ERRORS = [
     (errors.PayloadTooLarge(5, 4), 2),
     (errors.MessageTooLarge(5, 4), 2),
     (latewood.ReadOnlyError("x"), 1),
+    (latewood.Owned(PATH, "store"), 2),
     (latewood.NotFoundError("x"), 3),
     (latewood.UnavailableError("x"), 1),
     (latewood.Locked(PATH, 7), 5),
@@ -137,6 +138,7 @@ ERRORS = [
     (latewood.CorruptError("x", PATH, 7), 4),
     (latewood.ManifestCorrupted("x", PATH, 7), 4),
     (latewood.ReaderAhead(PATH, 1, 2), 4),
+    (latewood.AnotherLog("x", PATH, "y"), 4),
     (latewood.DataLost(1, 2), 1),
     (latewood.ClosedError("x"), 1),
     (latewood.Poisoned("x"), 1),
@@ -161,6 +163,7 @@ ERRORS = [
     (errors.OutcomeForgotten("x"), 1),
     (errors.TierUnavailable("x"), 1),
     (errors.Diverged("x", PATH, 7), 4),
+    (errors.LogBehind(PATH, "x"), 4),
     (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),
     (errors.ChangesLost(1, 2), 1),
 ]

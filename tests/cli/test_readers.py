@@ -16,6 +16,16 @@ def billing(log: Path) -> Path:
     return log / "readers" / "billing.meta"
 
 
+@pytest.fixture
+def stranger(log: Path, tmp_path: Path) -> Path:
+    """Return the log with a reader that has read another one."""
+    with latewood.open(tmp_path / "other") as other:
+        other.append_many([b"x"] * 30)
+        other.reader("billing", "latest").close()
+    shutil.copytree(tmp_path / "other" / "readers", log / "readers")
+    return log
+
+
 def damage(reader: Path) -> None:
     for offset in (0, 4096):
         flip(reader, offset + 20)
@@ -178,3 +188,29 @@ def test_the_group_alone_shows_its_help_as_it_is() -> None:
     assert result.exit_code == 2
     assert result.stderr.startswith("Usage: latewood readers [OPTIONS] COMMAND")
     assert "\n  seek  Move the reader" in result.stderr
+
+
+# -- readers of another log ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["ls", "lag"])
+def test_a_reader_of_another_log_is_shown_with_what_to_do(stranger: Path, command: str) -> None:
+    result = run("readers", command, stranger, "--format", "jsonl")
+    assert result.exit_code == 4
+    assert '"lag":null' in result.stdout.replace(" ", "")
+    (line,) = result.stderr.splitlines()
+    assert "the position is of the log " in line
+    assert f"`latewood readers seek {stranger} billing --earliest`" in line
+
+
+def test_a_reader_of_another_log_is_mended_as_the_message_says(stranger: Path) -> None:
+    assert "the position is of the log" in complaint("cleanup", stranger, "--yes", code=4)
+    ok("readers", "seek", stranger, "billing", "--earliest")
+    assert row("readers", "lag", stranger)["lag"] == 100
+    ok("cleanup", stranger, "--yes")
+
+
+def test_a_reader_of_another_log_can_be_removed(stranger: Path) -> None:
+    result = run("readers", "rm", stranger, "billing", "--yes")
+    assert result.exit_code == 0
+    assert "removed reader 'billing' (at 30 of another log)" in result.stderr

@@ -5,12 +5,11 @@ import pytest
 
 import latewood
 from latewood.catalog import Catalog
-from latewood.cli.verify import _in_place
-from latewood.log.layout import Layout
-from latewood.log.verify import UPGRADE, Finding
+from latewood.fs import PosixFS
 from latewood.queue.cursor import cursor_path
 from tests.cli.conftest import flip
 from tests.cli.shell import complaint, ok, row, rows, run
+from tests.format.version_1 import downgrade
 
 
 @pytest.mark.parametrize("flags", [[], ["--deep"]])
@@ -82,15 +81,15 @@ def test_a_readers_file_in_a_node_is_mended_as_any(tmp_path: Path, log: Path) ->
     assert "cluster repair" not in result.output
 
 
-def test_what_is_newer_than_the_program_in_a_node_is_no_case_for_a_repair(tmp_path: Path) -> None:
-    (tmp_path / "partitions" / "7-2").mkdir(parents=True)
-    (tmp_path / "node.json").touch()
-    layout = Layout(tmp_path / "partitions" / "7-2")
-    newer = Finding("damage", layout.root / "manifest.1", 0, "version 9", UPGRADE)
-    torn = newer._replace(remedy="run `latewood rebuild`")
-    found = [one.remedy for one in _in_place(layout, [newer, torn])]
-    assert found[0] == UPGRADE
-    assert "cluster repair" in found[1]
+def test_what_is_newer_than_the_program_is_not_called_damaged(log: Path) -> None:
+    segment = min(log.glob("segments/*/*/*/*.q"))
+    data = bytearray(segment.read_bytes())
+    data[8] = 99
+    segment.write_bytes(data)
+    for command in (["verify"], ["rebuild", "--yes"], ["rebuild", "--yes", "--accept-loss"]):
+        line = complaint(*command[:1], log, *command[1:], code=1)
+        assert line == f"{segment}: segment header version 99 is not known to this Latewood; upgrade this program"
+    assert segment.read_bytes() == bytes(data)
 
 
 def test_a_durable_record_that_is_gone_from_the_open_segment_is_damage(log: Path) -> None:
@@ -281,3 +280,74 @@ def test_rebuild_makes_nothing_where_nothing_is(tmp_path: Path) -> None:
     for flag in ("--yes", "--dry-run"):
         assert complaint("rebuild", tmp_path / "nothing", flag, code=3).startswith("there is no log at ")
     assert not (tmp_path / "nothing").exists()
+
+
+# -- which log it is ----------------------------------------------------------------------------------
+
+
+def test_info_and_verify_say_which_log_it_is(log: Path) -> None:
+    with latewood.open(log, mode="r") as opened:
+        identity = opened.identity
+    assert identity is not None
+    fields = {"identity": identity.identity.hex(), "life": f"{identity.life:016x}", "owner": "anybody"}
+    assert row("info", log).items() >= fields.items()
+    assert row("verify", log).items() >= fields.items()
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "another log's"])
+def test_verify_warns_of_an_identity_that_is_not_the_manifests(log: Path, tmp_path: Path, damage: str) -> None:
+    latewood.open(tmp_path / "other").close()
+    (log / "identity").unlink()
+    if damage != "missing":
+        raw = (tmp_path / "other" / "identity").read_bytes()
+        (log / "identity").write_bytes(raw if damage == "another log's" else raw[:20])
+    found = row("verify", log)
+    assert found["is_sound"]
+    (finding,) = found["findings"]
+    assert (finding["severity"], finding["path"]) == ("warning", str(log / "identity"))
+    latewood.open(log).close()
+    assert row("verify", log)["findings"] == []
+
+
+def test_inspect_knows_what_the_file_identity_is(log: Path) -> None:
+    assert "`latewood info` shows that" in complaint("inspect", log / "identity", code=2)
+
+
+def test_a_rebuild_says_that_the_identity_was_lost(log: Path) -> None:
+    for lost in (*log.glob("manifest.*"), log / "identity"):
+        lost.unlink()
+    result = run("rebuild", log, "--yes")
+    assert json.loads(result.stdout)["identity"] is None
+    assert "so the log has a new one: positions that name another are refused" in result.stderr
+
+
+def test_a_copy_that_was_put_in_its_place_begins_a_new_life(log: Path) -> None:
+    before = row("info", log)
+    assert "would begin a new life at sequence 100" in run("rebuild", log, "--new-life", "--dry-run").stderr
+    assert row("info", log) == before
+    result = run("rebuild", log, "--new-life", "--yes")
+    assert result.exit_code == 0
+    assert "positions up to sequence 100 stay valid; those beyond it are refused" in result.stderr
+    after = row("info", log)
+    assert (after["identity"], after["next_sequence"]) == (before["identity"], 100)
+    assert after["life"] != before["life"]
+    shown = json.loads(result.stdout)
+    assert (shown["identity"], shown["life"], shown["start_sequence"]) == (after["identity"], after["life"], 100)
+    assert row("verify", log, "--deep")["findings"] == []
+
+
+@pytest.mark.parametrize("flag", ["--catalog", "--accept-loss"])
+def test_a_new_life_makes_nothing_again(log: Path, flag: str) -> None:
+    assert "--new-life" in complaint("rebuild", log, "--new-life", flag, "--yes", code=2)
+
+
+def test_a_log_of_an_older_program_has_no_lives(log: Path) -> None:
+    downgrade(PosixFS(), log)
+    assert row("info", log)["identity"] is None
+    line = run("rebuild", log, "--new-life", "--yes").stderr
+    assert "an older program made this log; opening it to append gives it an identity of its own" in line
+
+
+def test_a_new_life_is_not_begun_beside_a_writer(log: Path) -> None:
+    with latewood.open(log):
+        assert "is being written by process" in complaint("rebuild", log, "--new-life", "--yes", code=5)

@@ -28,17 +28,18 @@ class DroppedSyncFS(CrashFS):
 
     def _is_heeded(self, name: str) -> bool:
         heeded = super()._is_heeded(name)
-        site = _site(name)
-        self.sites.add(site)
+        if site := _site(name):
+            self.sites.add(site)
         return heeded and site != self.dropped_site
 
 
 def _site(name: str) -> str:
-    """Name a sync by the function that asked for it and the kind of file."""
+    """Name a sync by the function that asked for it and the kind of file; empty if no function of the source did."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and not _is_source(frame):
         frame = frame.f_back
-    assert frame is not None
+    if frame is None:
+        return ""
     operation, _, path = name.partition(" ")
     path = re.sub(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}(/[0-9]{9}[.]q)?$", lambda found: "/N.q" if found[1] else "/day", path)
     path = re.sub(r"/[0-9]{4}(/[0-9]{2})?$", "/month", path)

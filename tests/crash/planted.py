@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from unittest import mock
 
+from latewood.format.identity import LogIdentity
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentHeader, encode_header
 from latewood.fs import DualSlot, File, FileSystem
@@ -65,7 +66,7 @@ def publish_before_the_segment(
     self: Writer, header: SegmentHeader, path: str, begin: Callable[..., File] = Writer._begin_segment
 ) -> File:
     active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
-    self._store_manifest(self.manifest.entries, active, header.base_record_count)
+    self._store_manifest(self.manifest._replace(active=active, next_sequence=header.base_record_count))
     return begin(self, header, path)
 
 
@@ -115,6 +116,50 @@ def replace_without_a_sync(fs: FileSystem, path: Path, data: bytes) -> None:
     fs.sync_directory(path.parent)
 
 
+def store_without_the_watermark(
+    self: Writer, manifest: Manifest, store: Callable[..., None] = Writer._store_manifest
+) -> None:
+    """Leave it to the footer, which goes with its segment, and to `current.sealed`."""
+    store(self, manifest._replace(coordinator_watermark=self.manifest.coordinator_watermark))
+
+
+def belongs_always(*_: object) -> None:
+    """Take every position for one of this log."""
+
+
+def stay_in_the_life(identity: LogIdentity, *_: object) -> LogIdentity:
+    """Begin no life."""
+    return identity
+
+
+class Mixup(NamedTuple):
+    """A bug that shows when the log under a path is not the one that it was."""
+
+    target: str
+    replacement: Callable[..., object]
+    swap: str
+
+    def planted(self) -> AbstractContextManager[object]:
+        return mock.patch(self.target, self.replacement)
+
+
+MIXUPS: Final = {
+    "identities are not compared when a reader resumes": Mixup(
+        "latewood.queue.ahead.stranger_reason", belongs_always, "deleted and made anew"
+    ),
+    "a rebuild begins no life": Mixup("latewood.log.rebuild.reborn", stay_in_the_life, "rebuilt without its end"),
+    "a copy that is put in place begins no life": Mixup(
+        "latewood.log.rebuild.reborn", stay_in_the_life, "replaced by an older copy"
+    ),
+    "where the log went back to is not looked at": Mixup(
+        "latewood.queue.ahead.lost_from", belongs_always, "rebuilt without its end"
+    ),
+    "a rebuild does not look for the second copy of the identity": Mixup(
+        "latewood.log.rebuild.load_identity", belongs_always, "rebuilt without a manifest"
+    ),
+}
+
+
 BUGS: Final = {
     "the pointer is truncated before it is written": Bug("latewood.fs.DualSlot.publish", publish_by_truncating, "roll"),
     "the slot that counts is written over": Bug(
@@ -141,6 +186,9 @@ BUGS: Final = {
     "a seal is not synced": Bug("latewood.segment.SegmentWriter.seal", seal_without_a_sync, "roll"),
     "segments are removed before the manifest forgets them": Bug(
         "latewood.log.writer.Writer.retire", remove_before_the_manifest, "cleanup"
+    ),
+    "the watermark of a seal is not kept in the manifest": Bug(
+        "latewood.log.writer.Writer._store_manifest", store_without_the_watermark, "cleanup of all"
     ),
     "a new reader's file is named before it is durable": Bug(
         "latewood.queue.cursor.replace_file", replace_without_a_sync, "reader"

@@ -225,10 +225,36 @@ def cleanup(story: Story) -> None:
 
 
 def cleanup_of_all(story: Story) -> None:
-    """When every sealed segment is gone, only `current.sealed` remembers the watermark."""
+    """When every sealed segment is gone, only the manifest remembers the watermark."""
     story.roll(watermark=5)
     story.commit("billing", 17)
     story.cleanup()
+    story.append(1, durable=True)
+
+
+def of_version_1(story: Story) -> None:
+    """Sealed segments of two cohorts, a watermark, a reader, and an end that is not durable in the manifest."""
+    story.append(6)
+    story.set_ext_id(3)
+    story.append(6)
+    story.make_reader("billing")
+    story.commit("billing", 4)
+    story.roll(watermark=4)
+    story.append(2)
+    story.downgrade()
+
+
+def of_version_1_without_sealed_segments(story: Story) -> None:
+    with_much_behind(story)
+    cleanup_of_all(story)
+    story.append(3)
+    story.downgrade()
+
+
+def upgrade(story: Story) -> None:
+    story.reopen()
+    story.adopt_reader("billing")
+    story.commit("billing", 2)
     story.append(1, durable=True)
 
 
@@ -274,6 +300,8 @@ SCENES: Final = {
     "remove the slower reader": Scene(remove_the_slower_reader, with_two_readers),
     "cleanup": Scene(cleanup, with_much_behind),
     "cleanup of all": Scene(cleanup_of_all, with_much_behind),
+    "upgrade": Scene(upgrade, of_version_1),
+    "upgrade without sealed segments": Scene(upgrade, of_version_1_without_sealed_segments),
     "everything": Scene(everything, before=None),
     "everything in pages": Scene(everything, before=None, options=PAGES),
     "everything in a filled segment": Scene(everything, before=None, options=replace(SMALL, fill=True)),

@@ -12,11 +12,13 @@ from typing import Any, Final, NamedTuple
 from latewood import LogOptions, Queue, Reader, Record
 from latewood.testing import CrashFS, FakeClock
 from latewood.testing.fake_clock import START_NS
+from tests.format.version_1 import downgrade
 
 ROOT: Final = Path("/q")
 SMALL: Final = LogOptions(segment_bytes_max=1024, index_interval=2)
 TINY: Final = LogOptions(segment_bytes_max=512, index_interval=1)
 PAGES: Final = LogOptions(segment_bytes_max=4096, index_interval=4)
+BIRTH: Final = b"identity of oaks"
 
 _LENGTHS: Final = (40, 0, 104, 7, 300, 40, 64, 1)
 
@@ -55,6 +57,8 @@ class Promise(NamedTuple):
     """What the latest seal may say."""
     lost: bool = False
     """Whether the log itself may be missing."""
+    named: bool = False
+    """Whether it has the identity that the story gave it."""
 
     def records(self, start: int, stop: int) -> list[Record]:
         """The records that the log holds from one sequence to another, if it ends there."""
@@ -75,11 +79,11 @@ class Story:
         self.clock = FakeClock()
         self.readers: dict[str, Reader] = {}
         self.log = self._open()
-        self._promise(lost=False)
+        self._promise(lost=False, named=True)
 
     def _open(self) -> Queue:
         self.fs.note = self.promise
-        return Queue.open(ROOT, self.options, fs=self.fs, clock=self.clock, background=False)
+        return Queue.open(ROOT, self.options, fs=self.fs, clock=self.clock, background=False, birth=BIRTH)
 
     def _promise(self, **changes: Any) -> None:
         self.promise = self.promise.but(**changes)
@@ -226,3 +230,10 @@ class Story:
     def reopen(self, options: LogOptions | None = None) -> None:
         self.options = options or self.options
         self.log = self._open()
+        self._promise(named=True)
+
+    def downgrade(self) -> None:
+        """Close the log, and make it one of version 1."""
+        self.close()
+        downgrade(self.fs, ROOT)
+        self._promise(named=False)

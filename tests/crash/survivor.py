@@ -5,12 +5,16 @@ import itertools
 from typing import Final
 
 from latewood import LatewoodError, LogOptions, NotFoundError, Queue, Record
+from latewood.log.identity import load_identity
 from latewood.log.layout import Layout
 from latewood.log.pointer import load_pointer
+from latewood.segment import read_header
 from latewood.testing import CrashFS, FakeClock
 from latewood.testing.node import Inode, Node
-from tests.crash.story import ROOT, SMALL, Bounds, Promise, Story
+from tests.crash.story import BIRTH, ROOT, SMALL, Bounds, Promise, Story
 
+_LATER_BIRTH: Final = b"named afterwards"
+"""What a log is called that had no name when the power failed."""
 _NEW_RECORDS: Final = 3
 """Appended to each survivor: enough to fill a tiny segment, and to run into whatever was left behind the end."""
 
@@ -67,7 +71,7 @@ def log_start(fs: CrashFS) -> int:
 def open_again(fs: CrashFS, options: LogOptions = SMALL) -> Queue:
     if next(_OPENED) % 100 == 0:  # Logs that are dropped without being closed are cycles, and hold their disks.
         gc.collect()
-    return Queue.open(ROOT, options, fs=fs, clock=FakeClock(), background=False)
+    return Queue.open(ROOT, options, fs=fs, clock=FakeClock(), background=False, birth=_LATER_BIRTH)
 
 
 def check(survivor: CrashFS, options: LogOptions = SMALL) -> None:
@@ -76,6 +80,8 @@ def check(survivor: CrashFS, options: LogOptions = SMALL) -> None:
     assert isinstance(promise, Promise)
     before = look(survivor)
     require(before is not None or promise.lost, "the log is gone for those who read")
+    if before is not None:
+        check_second_copy(survivor)
     log = check_briefly(survivor, options)
     found = list(log.scan())
     require(before is None or before == found, "a reader saw something else than the writer", before, found)
@@ -89,7 +95,29 @@ def check_briefly(survivor: CrashFS, options: LogOptions = SMALL) -> Queue:
     log = open_again(survivor, options)
     end = check_records(log, promise)
     check_sidecars(log, promise, end)
+    check_identity(log, promise)
     return log
+
+
+def check_second_copy(survivor: CrashFS) -> None:
+    """Check that a log which has a name does not lose it with its manifest."""
+    with Queue.open(ROOT, mode="r", fs=survivor, clock=FakeClock()) as log:
+        identity, copy = log.identity, load_identity(survivor, Layout(ROOT))
+    require(identity is None or identity == copy, "second copy of the identity", identity, copy)
+
+
+def check_identity(log: Queue, promise: Promise) -> None:
+    """Check which log it is, and the cohorts of its segments."""
+    require(log.identity is not None, "a log without a name is open to append")
+    assert log.identity is not None
+    names = [BIRTH] if promise.named else [BIRTH, _LATER_BIRTH]
+    require(log.identity.identity in names, "identity", log.identity, names)
+    entries = log._manifest().entries
+    for index in range(len(entries)):
+        file = log.file_system.open(ROOT / entries[index].path)
+        cohort = read_header(file).ext_id
+        file.close()
+        require(entries[index].ext_id == cohort, "cohort of a sealed segment", entries[index], cohort)
 
 
 def check_records(log: Queue, promise: Promise) -> int:

@@ -23,7 +23,7 @@ from latewood.testing import FakeClock, MemFS
 from tests.patience import SECONDS_MAX
 
 PAGE_BYTES: Final = 4096
-DISK_PAGES: Final = 32
+DISK_PAGES: Final = 33
 TMPFS_OPTIONS: Final = LogOptions(segment_bytes_max=2 * PAGE_BYTES)
 PAYLOAD_BYTES: Final = 700
 RECORDS_MAX: Final = 2_000

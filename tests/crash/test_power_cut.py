@@ -7,7 +7,9 @@ import pytest
 
 from latewood.testing import CrashFS
 from tests.crash.scenes import SCENES, Scene, bounds_of, cuts
+from tests.crash.story import ROOT, Promise
 from tests.crash.survivor import Seen, check, open_again
+from tests.format.version_1 import downgrade
 
 PAGE = Path(__file__).parents[2] / "docs" / "crash-safety.md"
 TEARS = (512, 4096)
@@ -52,6 +54,22 @@ def test_a_second_power_cut_during_recovery_loses_nothing_either(scene: Scene, c
                 for again, second in survivor.cuts_during(lambda fs: open_again(fs, scene.options), limit):
                     where = f"at {step!r} and another in recovery at {again!r}, torn at {tear_bytes}"
                     check_new(second, scene, seen, where)
+
+
+@pytest.mark.parametrize("scene", SCENES.values(), ids=list(SCENES))
+def test_every_state_that_version_1_could_leave_is_upgraded(scene: Scene, campaign: bool) -> None:  # noqa: FBT001
+    limit, stride = (100, 2) if campaign else (4, 3)
+    seen, upgraded = Seen(), 0
+    with bounds_of(scene):
+        for number, (step, survivor) in enumerate(cuts(scene, CrashFS(), limit)):
+            if number % stride or not survivor.exists(ROOT):
+                continue
+            assert isinstance(survivor.note, Promise)
+            survivor.note = survivor.note.but(named=False)
+            downgrade(survivor, ROOT)
+            check_new(survivor, scene, seen, f"at {step!r} in version 1")
+            upgraded += 1
+    assert upgraded > 5, "a scene that is hardly cut tests nothing"
 
 
 def test_the_page_on_crash_safety_lists_every_scene() -> None:

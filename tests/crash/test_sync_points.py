@@ -36,7 +36,7 @@ CAUGHT: Final = {
     "DualSlot.publish: sync_directory /q": Catch("cut", "create"),
     "DualSlot.write: sync manifest.N": Catch("cut", "create"),
     "DualSlot.write: sync_directory /q": Catch("cut", "create"),
-    "ManifestStore.load_to_write: sync_directory /q": Catch("death", "roll"),
+    "ManifestStore.secure: sync_directory /q": Catch("death", "roll"),
     "Queue._reader_lock: sync_directory readers": Catch("death", "reader"),
     "Queue.remove_reader: sync_directory readers": Catch("cut", "remove reader"),
     "SegmentReader.sync: sync segments/N.q": Catch("cut", "reader beside"),
@@ -49,11 +49,12 @@ CAUGHT: Final = {
     "begin_first_segment: make_directory segments": Catch("cut", "create"),
     "create_log: sync_directory /": Catch("death within", "create"),
     "replace_file: sync readers/N.meta.tmp": Catch("cut", "reader"),
-    "replace_file: sync segments/current.sealed.tmp": Catch("cut", "cleanup of all"),
+    "replace_file: sync identity.tmp": Catch("cut", "create"),
     "replace_file: sync_directory readers": Catch("cut", "reader"),
     "sync_cursors: sync readers/N.meta": Catch("death", "cleanup"),
     "sync_cursors: sync_directory readers": Catch("death", "remove the slower reader"),
     "sync_directories: sync_directory segments": Catch("death within", "create"),
+    "sync_directories: sync_directory segments/day": Catch("cut", "create"),
     "sync_directories: sync_directory segments/month": Catch("death within", "roll into a new month"),
     "write_header: sync segments/N.q": Catch("cut", "cohort"),
     "write_header: sync segments/next.q": Catch("cut", "create"),
@@ -81,12 +82,10 @@ JUSTIFIED: Final = {
         "the header's sync, later, makes the zeros durable too; this one, in the background, "
         "keeps the roll from waiting for the disk to allocate"
     ),
+    "replace_file: sync segments/current.sealed.tmp": "it is advisory: what it says is in the manifest, or a footer",
+    "replace_file: sync_directory /q": "the sync of the manifest's slot or pointer, later, makes this name durable too",
     "replace_file: sync_directory segments": (
         "in a roll the same directory is synced again before the manifest; anywhere else `current.sealed` is advisory"
-    ),
-    "sync_directories: sync_directory segments/day": (
-        "a file never vanishes in a rename, so the sync of `segments`, where `next.q` was, saves its new name too; "
-        "kept for file systems that do not promise that"
     ),
 }
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from latewood.format import checkpoint, cursor, pointer, segment
+from latewood.format.identity import Life, LogIdentity, Mark, Owner
 
 PATH: Final = Path("events/file")
 
@@ -15,6 +16,17 @@ u16 = st.integers(0, 2**16 - 1)
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
+
+
+BIRTH: Final = b"identity of oaks"
+IDENTITY: Final = LogIdentity(BIRTH, Owner.STORE, (Life(int.from_bytes(BIRTH[:8], "little"), 0), Life(0xACE, 60)))
+marks = st.builds(Mark, st.binary(min_size=16, max_size=16), u64)
+identities = st.builds(
+    LogIdentity,
+    st.binary(min_size=16, max_size=16),
+    st.sampled_from(Owner),
+    st.lists(st.builds(Life, u64, u64), min_size=1, max_size=5).map(tuple),
+)
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class Codec:
     values: st.SearchStrategy[Any]
     example: Any
     golden: str
+    version: int = 1
     version_offset: int = 8
 
     def __str__(self) -> str:
@@ -110,10 +123,11 @@ CURSOR: Final = Codec(
     cursor.SIZE,
     cursor.encode,
     _decode_slot,
-    st.builds(cursor.Cursor, u64, u64, u64, u64, u64),
-    cursor.Cursor(3, 42, 384, 17, 1_772_452_800_000_000_000),
-    "4c57435552534f52 0100 0000 32e031c6 0300000000000000 2a00000000000000 8001000000000000 "
-    "1100000000000000 008025456e049918",
+    st.builds(cursor.Cursor, u64, u64, u64, u64, u64, marks),
+    cursor.Cursor(3, 42, 384, 17, 1_772_452_800_000_000_000, IDENTITY.mark),
+    "4c57435552534f52 0200 0000 389bede4 0300000000000000 2a00000000000000 8001000000000000 "
+    "1100000000000000 008025456e049918 6964656e74697479206f66206f616b73 ce0a000000000000",
+    version=cursor.VERSION,
 )
 
 CODECS: Final = [HEADER, FOOTER, POINTER, CHECKPOINT, CURSOR]

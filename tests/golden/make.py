@@ -1,8 +1,8 @@
 """The golden logs: how they were written, and what is to be seen in them.
 
-The committed ones, in `v1`, are never written again: a format that changes gets a new version, and that its own folder
-beside the old one.  `closed` was closed in good order.  `killed` is the same log a moment earlier, as a killed writer
-leaves it: neither its manifest nor its checkpoint knows the last records.
+The committed ones, in `v1` and `v2`, are never written again: a format that changes gets a new version, and that its
+own folder beside the old ones.  `closed` was closed in good order.  `killed` is the same log a moment earlier, as a
+killed writer leaves it: neither its manifest nor its checkpoint knows the last records.
 
     python -m tests.golden.make freeze DIRECTORY    the logs and expected.json, in a folder that is not there yet
     python -m tests.golden.make write DIRECTORY     the logs alone
@@ -35,6 +35,7 @@ DAY_S: Final = 86_400
 HOUR_NS: Final = 3_600 * 1_000_000_000
 SHOWN_AT_NS: Final = START_NS + 7 * 24 * HOUR_NS
 U64_MAX: Final = (1 << 64) - 1
+BIRTH: Final = b"identity of oaks"
 
 Shown = dict[str, Any]
 
@@ -81,6 +82,7 @@ class Scribe:
             index_interval=index_interval,
             clock=self._clock,
             background=False,
+            birth=BIRTH,
         )
 
     def _fill_exactly(self, log: Queue) -> None:

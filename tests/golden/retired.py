@@ -1,7 +1,7 @@
 """The golden log without sealed segments: how it was written, and what is to be seen in it.
 
-The committed one, `v1/retired`, is never written again.  All of its sealed segments are retired, so that its
-`segments/current.sealed` is the only file that holds its coordinator watermark.
+The committed ones, `v1/retired` and `v2/retired`, are never written again.  All sealed segments are retired, so that in
+version 1 `segments/current.sealed` is the only file that holds the coordinator watermark.
 
     python -m tests.golden.retired freeze DIRECTORY    the log and expected.json, in a folder that is not there yet
     python -m tests.golden.retired show LOG a|r        what is to be seen in one, opened to append or to read
@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import latewood
-from latewood.log import Mode
+from latewood.log import LogOptions, Mode
 from latewood.testing import FakeClock
 from tests.golden import make
-from tests.golden.make import EXPECTED, MODES, SHOWN_AT_NS, Shown, files_of
+from tests.golden.make import BIRTH, EXPECTED, MODES, SHOWN_AT_NS, Shown, files_of
 
 LOG: Final = "log"
 WATERMARK: Final = 40
@@ -29,7 +29,8 @@ SEALED: Final = 30
 def write(root: Path) -> list[Shown]:
     """Write the log with today's code, and return the records that stay."""
     clock, records = FakeClock(), list[Shown]()
-    with latewood.open(root, segment_bytes_max=512, index_interval=4, clock=clock, background=False) as log:
+    options = LogOptions(segment_bytes_max=512, index_interval=4)
+    with latewood.open(root, options, clock=clock, background=False, birth=BIRTH) as log:
         for number in range(SEALED):
             clock.advance(ms=1)
             log.append(b"goes %d" % number, ext_id=number)

@@ -35,7 +35,8 @@ from tests.log.desk import ROOT, Desk, payloads, sealed_ids
 
 def test_a_new_log_has_a_manifest_and_a_segment_before_the_first_append(desk: Desk) -> None:
     desk.open()
-    assert desk.fs.list(ROOT) == ["index.meta", "manifest.1", "manifest.current", "segments", "wake", "writer.lock"]
+    files = ["identity", "index.meta", "manifest.1", "manifest.current", "segments", "wake", "writer.lock"]
+    assert desk.fs.list(ROOT) == files
     assert desk.segment_paths() == [Path("q/segments/2026/03/02/000000000.q")]
 
 
@@ -378,7 +379,7 @@ def test_a_log_that_cannot_be_opened_leaves_no_descriptor_open(tmp_path: Path, d
 
 
 @pytest.mark.needs("proc")
-def test_a_log_that_is_refused_after_its_tail_was_read_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_a_log_that_is_refused_beside_newer_segments_leaves_no_descriptor_open(tmp_path: Path) -> None:
     with latewood.open(tmp_path / "log", segment_bytes_max=512) as log:
         log.append(b"a")
         log.flush()

@@ -11,12 +11,15 @@ from latewood.format.segment import HEADER_SIZE, SegmentHeader
 from latewood.kernel import verify
 from latewood.limits import CHECKPOINT_BYTES, RESERVE_BYTES, MiB
 from latewood.log import recovery
+from latewood.log.identity import Claim, born
 from latewood.log.layout import segment_path
 from latewood.log.manifest import ManifestStore
 from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare, write_header
 from latewood.testing import MemFS
+from tests.format.codecs import BIRTH
 from tests.log.desk import ROOT, SEGMENT_BYTES, Desk, payloads
 
+IDENTITY = born(Claim(birth=BIRTH), 0)
 RECORDS = 10
 """In every segment."""
 
@@ -65,9 +68,9 @@ def with_history(desk: Desk, sealed: int) -> int:
     entries = EntryTable.empty(ROOT / "manifest.1")
     for number in range(sealed):
         start = number * RECORDS
-        entries = entries.append(SegmentEntry(start, start + RECORDS - 1, size, segment_path(number, now_ns)))
+        entries = entries.append(SegmentEntry(start, start + RECORDS - 1, size, 0, segment_path(number, now_ns)))
     active = ActiveSegment(sealed, HEADER_SIZE, 0, segment_path(sealed, now_ns))
-    manifest = Manifest(sealed + 1, sealed * RECORDS, active, entries)
+    manifest = Manifest(sealed + 1, sealed * RECORDS, active, entries, 0, IDENTITY)
     ManifestStore(desk.fs, desk.layout).store(manifest)
     return len(encode(manifest))
 

@@ -307,12 +307,12 @@ class PreparingMeanwhile(MemFS):
     log: Queue | None = None
     thread: threading.Thread | None = None
 
-    def rename(self, source: Path, target: Path) -> None:
+    def rename_new(self, source: Path, target: Path) -> None:
         if self.log is not None and source.name == "next.q":
             self.thread = threading.Thread(target=self.log._writer._prepare)
             self.thread.start()
             self.thread.join(0.2)  # Done by then, or waiting for us.
-        super().rename(source, target)
+        super().rename_new(source, target)
 
 
 def test_preparing_another_segment_never_takes_the_one_that_is_being_begun() -> None:
@@ -357,7 +357,8 @@ def test_a_full_disk_leaves_the_log_as_it_was_until_there_is_room(desk: Desk) ->
         ("pwrite", "current.sealed.tmp"),
         ("rename", "current.sealed"),
         ("pwrite", "next.q"),
-        ("rename", "000000001.q"),
+        ("link", "000000001.q"),
+        ("remove", "next.q"),
         ("sync_directory", "02"),
         ("pwrite", "manifest.2"),
         ("sync", "manifest.2"),
@@ -411,3 +412,14 @@ def test_a_log_without_segment_ids_left_says_so_and_can_still_be_read(desk: Desk
         log.roll()
     assert payloads(log) == [b"a"]
     log._writer.segment.header = log._writer.segment.header._replace(segment_index=0)
+
+
+def test_the_watermark_stays_though_all_sealed_segments_are_retired_and_the_sealed_pointer_is_lost(desk: Desk) -> None:
+    with desk.open() as log:
+        log.append(b"x")
+        log.coordinator_watermark = 41
+        log.roll()
+        log.reader("r", "latest").close()
+        assert log.cleanup() == [0]
+    desk.fs.remove(desk.layout.sealed_pointer)
+    assert desk.open().coordinator_watermark == 41

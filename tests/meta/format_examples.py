@@ -61,8 +61,14 @@ EXAMPLES: Final[dict[str, dict[str, Example]]] = {
     },
     "manifest": {
         "header": Example("manifest.2", 0, "manifest", "HEADER_SIZE"),
-        "active": Example("manifest.2", 32, "manifest", "ACTIVE_SIZE"),
-        "entry": Example("manifest.2", 85, "entries", "ENTRY_SIZE"),
+        "state": Example("manifest.2", 32, "manifest", "STATE_SIZE"),
+        "active": Example("manifest.2", 80, "manifest", "ACTIVE_SIZE"),
+        "entry": Example("manifest.2", 133, "entries", "ENTRY_SIZE"),
+    },
+    "identity": {
+        "header": Example("identity", 0, "identity", "HEADER_SIZE"),
+        "block": Example("identity", 16, "identity", "BLOCK_SIZE"),
+        "life": Example("identity", 40, "identity", "LIFE_SIZE"),
     },
     "pointer": {"pointer": Example("segments/current.sealed", 0, "pointer", "SIZE")},
     "checkpoint": {"checkpoint": Example("index.meta", 0, "checkpoint", "SIZE")},
@@ -86,7 +92,8 @@ EXAMPLES: Final[dict[str, dict[str, Example]]] = {
 def example_log() -> Mapping[str, bytes]:
     """Return the files of the example log by their path in it, as they are while it is open."""
     fs, clock = MemFS(), FakeClock()
-    log = latewood.open(_LOG, segment_bytes_max=512, index_interval=2, fs=fs, clock=clock, background=False)
+    options = LogOptions(segment_bytes_max=512, index_interval=2)
+    log = latewood.open(_LOG, options, fs=fs, clock=clock, background=False, birth=b"identity of oaks")
     log.append(b"oak", ext_id=7)
     clock.advance(seconds=1)
     log.append(b"")
@@ -175,6 +182,8 @@ def _shown(name: str, kind: str, value: bytes) -> str:
     number = int.from_bytes(value, "little", signed=kind.startswith("i"))
     if kind == "zeros":
         return ""
+    if name == "life":
+        return f"0x{number:016x}"
     if kind == "[u8]":
         return f'"{value.decode()}"'
     if name == "checksum" or number == SEAL_LENGTH:

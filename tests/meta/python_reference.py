@@ -9,6 +9,8 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator
+from enum import Enum
+from itertools import pairwise
 from typing import Any, Final
 
 import latewood
@@ -38,6 +40,10 @@ _CLASSES: Final = (
     "Record",
     "ReaderInfo",
     "LogStats",
+    "LogIdentity",
+    "Life",
+    "Owner",
+    "Mark",
     "Log",
     "Store",
     "Database",
@@ -92,7 +98,7 @@ _INSIDE: Final = {
 """Members for the layers above, and for tests; on a log, also `wait`."""
 _REPEATED: Final = {("Queue", "open")}
 """What `latewood.open` calls."""
-_SPARK: Final = ("session", "table", "count")
+_SPARK: Final = ("session", "prepare_environment", "table", "count")
 _SPARK_JOBS: Final = ("flush", "compact", "retain", "verify", "rebuild_manifest", "rebuild_catalog")
 _WIDTH: Final = 100
 
@@ -123,6 +129,9 @@ def _class(name: str, cls: type) -> Iterator[str]:
     yield from _prose(cls)
     if name in _BASES:
         return
+    if issubclass(cls, Enum):
+        yield from _values(cls)
+        return
     yield from _fields(cls)
     for member in sorted(_members(cls)):
         value: Any = inspect.getattr_static(cls, member)
@@ -137,7 +146,7 @@ def _class(name: str, cls: type) -> Iterator[str]:
 
 def _members(cls: type) -> Iterator[str]:
     for name in dir(cls):
-        owner = next(base for base in cls.__mro__ if name in vars(base))
+        owner = next((base for base in cls.__mro__ if name in vars(base)), object)  # Enums list what they make up.
         hidden = name.startswith("_") or name in _INSIDE or (name == "wait" and owner is latewood.Log)
         if not hidden and owner.__module__.startswith("latewood."):
             yield name
@@ -191,6 +200,17 @@ def _fields(cls: type) -> Iterator[str]:
             rows.append(f"| `{node.target.id}` | `{kind}` | {_default(cls, node.target.id)} | {meaning} |")
     if rows:
         yield "\n".join(["| field | type | default | meaning |", "| --- | --- | --- | --- |", *rows, ""])
+
+
+def _values(cls: type[Enum]) -> Iterator[str]:
+    """Yield a table of an enumeration, from its source: the text below each value says what it means."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    yield "| value | meaning |\n| --- | --- |"
+    for node, after in pairwise(body.body):
+        if isinstance(node, ast.Assign):
+            yield f"| `{ast.unparse(node.targets[0])}` | {_text(after)} |"
+    yield ""
 
 
 def _default(cls: type, name: str) -> str:

@@ -12,6 +12,7 @@ from latewood.format.cursor import SIZE, SLOT_OFFSETS
 from latewood.log.layout import Layout
 from latewood.queue.listing import list_readers
 from latewood.queue.verify import verify_queue
+from tests.format.codecs import BIRTH
 from tests.log.desk import ROOT, Desk, payloads
 
 READ = 50
@@ -21,7 +22,7 @@ KEPT = 20
 def restore(desk: Desk, kept: int = KEPT) -> None:
     """Put an older copy of the log in the place of the one there, but for its readers."""
     with Desk() as older:
-        log = older.open()
+        log = older.open(birth=BIRTH)
         log.append_many([b"old %d" % number for number in range(kept)])
         log.close()
         files = {path: older.raw(path) for path in older.fs.walk(ROOT)}
@@ -38,7 +39,7 @@ def restore(desk: Desk, kept: int = KEPT) -> None:
 @pytest.fixture
 def restored(desk: Desk) -> Desk:
     """A log of 20 records with a reader that stands at 50, and one that stands at 10."""
-    log = desk.open()
+    log = desk.open(birth=BIRTH)
     log.append_many([b"old %d" % number for number in range(READ)])
     log.reader("r", start="latest").close()
     log.reader("early", start=10).close()

@@ -22,6 +22,7 @@ from latewood import (
 )
 from latewood.limits import READ_RECORDS_MAX
 from latewood.testing import CrashFS
+from tests.format.codecs import BIRTH
 from tests.log.desk import Desk
 
 NOON = dt.datetime(2026, 3, 2, 12, tzinfo=dt.UTC)
@@ -29,7 +30,7 @@ NOON = dt.datetime(2026, 3, 2, 12, tzinfo=dt.UTC)
 
 def filled(desk: Desk, count: int = 50) -> Queue:
     """A log of several segments whose payloads are their sequences; one record a second from noon on."""
-    log = desk.open(segment_bytes_max=512)
+    log = desk.open(segment_bytes_max=512, birth=BIRTH)
     start_ns = desk.clock.now_ns()
     log.append_many(
         [str(number).encode() for number in range(count)],
@@ -479,7 +480,7 @@ def test_a_reader_ahead_of_its_log_is_refused_and_can_be_set_anew(desk: Desk) ->
     log.reader("r", start="latest").close()
     raw = desk.raw(desk.layout.readers / "r.meta")
     with Desk() as other:
-        shorter = other.open()
+        shorter = other.open(birth=BIRTH)
         shorter.append(b"only one")
         shorter.reader("r").close()
         other.overwrite(other.layout.readers / "r.meta", raw)

@@ -1,5 +1,6 @@
 """Databases: shards, keys, and reading all of it as one."""
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 import latewood
 from latewood.errors import (
+    AnotherLog,
     BadName,
     ClosedError,
     CorruptError,
@@ -170,6 +172,28 @@ def test_a_reader_goes_on_where_it_committed(root: Path) -> None:
         rest = list(reader)
         assert sorted(int(record.payload) for record in first + rest) == list(range(20))
         assert reader.poll() == []
+
+
+def test_a_reader_of_another_database_of_that_name_is_refused_and_begins_anew_as_it_is_told(tmp_path: Path) -> None:
+    for name in ("old", "new"):
+        with Store.open(tmp_path / name) as store:
+            db = store.create_database("clicks", shards=2, keyed=False)
+            for number in range(20):
+                db.append(b"%s %d" % (name.encode(), number))
+            if name == "old":
+                with db.reader("billing") as reader:
+                    reader.poll(7)
+                    reader.commit()
+    readers = Path("databases") / "00000001-clicks" / "readers"
+    shutil.copytree(tmp_path / "old" / readers, tmp_path / "new" / readers, dirs_exist_ok=True)
+    with Store.open(tmp_path / "new") as store:
+        db = store.database("clicks")
+        with pytest.raises(AnotherLog, match=r"latewood readers seek STORE/DATABASE billing --earliest"):
+            db.reader("billing")
+        with db.reader("billing", "earliest") as reader:
+            assert len(list(reader)) == 20
+        with db.reader("billing") as reader:
+            assert len(list(reader)) == 20
 
 
 def test_a_merged_reader_orders_what_it_returns(store: Store) -> None:

@@ -318,7 +318,10 @@ MOMENTS: dict[str, tuple[Callable[[Store, Database], object], str]] = {
         "latewood.runtime.store:store_description",
     ),
     "a job": (lambda store, _: store.run_job(JobKind.FLUSH, NAME, seal=True), "latewood.catalog.commit:append_changes"),
-    "a look at the chunks": (lambda _, db: payloads(db), "latewood.runtime.inventory:Inventory._scan"),
+    "a look at the chunks": (
+        lambda store, db: (store.run_job(JobKind.FLUSH, NAME, seal=True), payloads(db)),
+        "latewood.runtime.inventory:Inventory._scan",
+    ),
     "a reader that begins": (lambda _, db: db.reader("r").close(), "latewood.runtime.reader:store_cursor"),
     "ids that are reserved": (
         lambda store, _: store.catalog.reserve_ids(Component.CHUNK_IDS),

@@ -12,6 +12,7 @@ from latewood.errors import (
     LatewoodError,
     Locked,
     NotFoundError,
+    Owned,
     PayloadTooLarge,
     ReadOnlyError,
     RecordTooLarge,
@@ -62,6 +63,8 @@ def explain(error: LatewoodError) -> str:
                 f"records {error.start} to {error.stop - 1} are gone; to go on without them read with "
                 f"`--start {error.stop}`, or move the reader with `latewood readers seek --sequence {error.stop}`"
             )
+        case Owned():
+            text = str(error).partition("; to read it")[0]
         case _:
             text = str(error)
     return "; ".join([text, *getattr(error, "__notes__", [])])

@@ -7,6 +7,7 @@ import click
 
 from latewood.cli.arguments import directory
 from latewood.cli.errors import ExitCode
+from latewood.cli.identity import identity_fields
 from latewood.cli.opening import open_to_read
 from latewood.cli.output import Output, output_format
 from latewood.cli.store_argument import database_at
@@ -21,7 +22,7 @@ from latewood.queue.listing import list_readers
 @directory
 @output_format
 def info(directory: Path, output: Output) -> int:
-    """Show the log in DIR in figures: records, segments, bytes, readers.
+    """Show the log in DIR in figures: records, segments, bytes, readers, and which log it is.
 
     `size` is what is written; `allocated` is what the files take on disk, with the room that the open segment, and the
     one prepared to follow it, reserve.
@@ -45,5 +46,6 @@ def _figures(log: Queue) -> dict[str, object]:
     fields["first_timestamp_ns"] = log.read(stats.first_sequence).timestamp_ns if stats.record_count else None
     fields["last_timestamp_ns"] = log.read(stats.next_sequence - 1).timestamp_ns if stats.record_count else None
     fields |= inherited_options(log.file_system, layout)
+    fields |= identity_fields(log.identity)
     fields["readers"] = [reader.name for reader in list_readers(log)]
     return fields

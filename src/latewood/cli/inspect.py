@@ -23,6 +23,7 @@ _ROLES = {
     "manifest.1": "a slot of the manifest: `latewood segments` lists what it names",
     "manifest.2": "a slot of the manifest: `latewood segments` lists what it names",
     "manifest.current": "the manifest's pointer to one of its two slots",
+    "identity": "the second copy of which log it is: `latewood info` shows that",
     "index.meta": "the checkpoint, which says how far the open segment is durable",
     "current.sealed": "the pointer to the latest sealed segment",
     "wake": "where readers sleep until an append wakes them",

@@ -30,7 +30,7 @@ def readers() -> None:
 def ls(directory: Path, output: Output) -> int:
     """List the readers of the log in DIR, or of the database that is named as STORE/DATABASE.
 
-    Exits 4 if the file of one is damaged, or the log went back behind it.
+    Exits 4 if the file of one is damaged, the log went back behind it, or its position is of another log.
     """
     if place := database_at(directory):
         from latewood.cli.database_readers import list_database_readers  # noqa: PLC0415 - LMDB, only for a store
@@ -86,7 +86,8 @@ def seek(
 ) -> int:
     """Move the reader called NAME of the log in DIR, or of a database, STORE/DATABASE.  Durable when it returns.
 
-    A reader whose file is damaged is mended by this, and so is one that the log went back behind.
+    A reader whose file is damaged is mended by this, and so is one that the log went back behind, or that has read
+    another log.
     """
     if [sequence is not None, time_ns is not None, earliest, latest].count(True) != 1:
         message = "give exactly one of --sequence, --time, --earliest and --latest"
@@ -130,7 +131,7 @@ def rm(directory: Path, name: str, *, dry_run: bool, yes: bool) -> int:
     _check_is_not_of_a_store(directory, name)
     with open_to_read(directory) as log:
         found = _find(log, name)
-        reader = f"reader {name!r} ({'damaged' if found.lag is None else f'at {found.sequence}, lag {found.lag:,}'})"
+        reader = f"reader {name!r} ({_place(found)})"
         if dry_run:
             say(f"would remove {reader}")
         elif ask(f"Remove {reader}?", yes=yes):
@@ -158,6 +159,12 @@ def _find(log: Queue, name: str) -> ReaderStatus:
             return one
     message = f"there is no reader {name!r} at {log.path}; it has {', '.join(_names(log)) or 'none'}"
     raise NotFoundError(message)
+
+
+def _place(found: ReaderStatus) -> str:
+    if found.sequence is None:
+        return "damaged"
+    return f"at {found.sequence} of another log" if found.lag is None else f"at {found.sequence}, lag {found.lag:,}"
 
 
 def _judge(found: list[ReaderStatus]) -> ExitCode:

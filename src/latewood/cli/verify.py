@@ -10,6 +10,7 @@ import click
 from latewood.cli.arguments import directory
 from latewood.cli.engine_option import EngineChoice, engine_options
 from latewood.cli.errors import ExitCode, say
+from latewood.cli.identity import identity_fields
 from latewood.cli.output import Output, output_format
 from latewood.cli.place import is_store, node_around
 from latewood.cli.progress import progress
@@ -17,7 +18,7 @@ from latewood.cli.store_argument import database_at
 from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.log.layout import Layout
-from latewood.log.verify import UPGRADE, Finding, Looks
+from latewood.log.verify import Finding, Looks
 from latewood.queue.verify import verify_queue
 
 _OF_A_PARTITION: Final = (
@@ -56,6 +57,7 @@ def verify(directory: Path, output: Output, choice: EngineChoice, *, deep: bool)
         found = verify_queue(PosixFS(), layout, deep=deep, progress=report, looks=looks)
     summary = {
         "path": directory,
+        **identity_fields(found.identity),
         "is_sound": found.is_sound,
         "segments_checked": found.segments_checked,
         "records_checked": found.records_checked,
@@ -85,8 +87,7 @@ def _in_place(layout: Layout, findings: Iterable[Finding]) -> list[Finding]:
 
 def _is_mended(layout: Layout, finding: Finding) -> bool:
     """Say whether a repair of the node is what helps."""
-    is_ours = finding.path.parent != layout.readers
-    return is_ours and finding.severity == "damage" and finding.remedy != UPGRADE
+    return finding.path.parent != layout.readers and finding.severity == "damage"
 
 
 def _looks(layout: Layout, choice: EngineChoice) -> Looks | None:

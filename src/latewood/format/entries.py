@@ -7,6 +7,17 @@ Entry of a sealed segment, `ENTRY_SIZE` bytes and its path:
 |      0 |    8 | start_seq | u64  | first sequence                               |
 |      8 |    8 | end_seq   | u64  | last sequence                                |
 |     16 |    8 | size      | u64  | file size in bytes                           |
+|     24 |    8 | ext_id    | u64  | cohort of the segment, as in its header      |
+|     32 |    2 | path_len  | u16  | bytes of path                                |
+|     34 |    N | path      | [u8] | UTF-8, relative to the log                   |
+
+In a manifest of version 1, `ENTRY_1_SIZE` bytes and its path:
+
+| offset | size | field     | type | meaning                                      |
+| -----: | ---: | --------- | ---- | -------------------------------------------- |
+|      0 |    8 | start_seq | u64  | first sequence                               |
+|      8 |    8 | end_seq   | u64  | last sequence                                |
+|     16 |    8 | size      | u64  | file size in bytes                           |
 |     24 |    2 | path_len  | u16  | bytes of path                                |
 |     26 |    N | path      | [u8] | UTF-8, relative to the log                   |
 
@@ -26,15 +37,25 @@ from typing import Final, NamedTuple
 from latewood.errors import ManifestCorrupted
 from latewood.kernel import crc32c
 
-ENTRY_SIZE: Final = 26
+ENTRY_SIZE: Final = 34
+ENTRY_1_SIZE: Final = 26
 _LAYOUT: Final = struct.Struct(
+    "<"
+    "Q"  # start_seq
+    "Q"  # end_seq
+    "Q"  # size
+    "Q"  # ext_id
+    "H"  # path_len
+)
+assert _LAYOUT.size == ENTRY_SIZE
+_LAYOUT_1: Final = struct.Struct(
     "<"
     "Q"  # start_seq
     "Q"  # end_seq
     "Q"  # size
     "H"  # path_len
 )
-assert _LAYOUT.size == ENTRY_SIZE
+assert _LAYOUT_1.size == ENTRY_1_SIZE
 
 
 class SegmentEntry(NamedTuple):
@@ -44,6 +65,8 @@ class SegmentEntry(NamedTuple):
     end_sequence: int
     """The last sequence, included."""
     size: int
+    ext_id: int
+    """The cohort of its records; 0 also where a manifest of version 1 does not say."""
     path: str
 
     @property
@@ -55,16 +78,28 @@ class SegmentEntry(NamedTuple):
 def encode_entry(entry: SegmentEntry) -> bytes:
     """Return one entry's bytes."""
     path = entry.path.encode()
-    return _LAYOUT.pack(entry.start_sequence, entry.end_sequence, entry.size, len(path)) + path
+    return _LAYOUT.pack(*entry[:4], len(path)) + path
 
 
 class EntryTable:
     """A sequence of entries, oldest first."""
 
-    def __init__(self, raw: bytearray, count: int, checksum: int, path: Path, stop: int | None = None) -> None:
+    def __init__(
+        self,
+        raw: bytearray,
+        count: int,
+        checksum: int,
+        path: Path,
+        stop: int | None = None,
+        *,
+        is_version_1: bool = False,
+    ) -> None:
         """See the first `stop` bytes of `raw`, by default all of them, as `count` entries."""
         self._raw, self._stop = raw, len(raw) if stop is None else stop
         self._count, self._path = count, path
+        self.is_version_1 = is_version_1
+        """Whether it was read from a manifest of version 1.  Such a table is only read."""
+        self._layout = _LAYOUT_1 if is_version_1 else _LAYOUT
         self.checksum = checksum
         self._offsets: list[int] | None = None
         self._stride = self._uniform_stride()
@@ -109,6 +144,7 @@ class EntryTable:
 
     def append(self, entry: SegmentEntry) -> "EntryTable":
         """Return a table with one entry more."""
+        assert not self.is_version_1
         encoded = encode_entry(entry)
         raw = self._raw if len(self._raw) == self._stop else self._raw[: self._stop]
         raw += encoded
@@ -116,6 +152,7 @@ class EntryTable:
 
     def without_first(self, count: int) -> "EntryTable":
         """Return a table without the `count` oldest entries."""
+        assert not self.is_version_1
         start = self._offset(count) if count < self._count else self._stop
         raw = self._raw[start : self._stop]
         return EntryTable(raw, self._count - count, crc32c(raw), self._path)
@@ -151,14 +188,15 @@ class EntryTable:
         return offsets
 
     def _entry_bytes(self, at: int) -> int:
-        self._check(at + ENTRY_SIZE <= self._stop, at)
-        return ENTRY_SIZE + int(_LAYOUT.unpack_from(self._raw, at)[3])
+        self._check(at + self._layout.size <= self._stop, at)
+        return self._layout.size + int(self._layout.unpack_from(self._raw, at)[-1])
 
     def _decode(self, at: int) -> SegmentEntry:
         end = at + self._entry_bytes(at)
         self._check(end <= self._stop and self._stride in (0, end - at), at)
-        start, last, size, _ = _LAYOUT.unpack_from(self._raw, at)
-        return SegmentEntry(start, last, size, self._raw[at + ENTRY_SIZE : end].decode())
+        start, last, size, *cohort, _ = self._layout.unpack_from(self._raw, at)
+        path = self._raw[at + self._layout.size : end].decode()
+        return SegmentEntry(start, last, size, cohort[0] if cohort else 0, path)
 
     def _check(self, sound: bool, at: int) -> None:  # noqa: FBT001 - an assertion, not a mode
         if not sound:

@@ -10,10 +10,12 @@ from latewood.errors import NotFoundError, ReadOnlyError
 from latewood.format.manifest import Manifest
 from latewood.format.segment import FLAG_KEYED, SegmentFooter, SegmentHeader
 from latewood.fs import File, FileSystem
+from latewood.log.identity import Claim, born, store_identity
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore, first_manifest
 from latewood.log.options import LogOptions
 from latewood.log.site import Site
+from latewood.log.successor import make_room
 from latewood.segment import file_bytes, prepare, write_header
 
 
@@ -22,7 +24,8 @@ def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHea
     write_header(file, header)
     target = layout.absolute(path)
     fs.make_directory(target.parent)
-    fs.rename(file.path, target)
+    make_room(fs, layout, target)
+    fs.rename_new(file.path, target)
     sync_directories(fs, target.parent, layout.segments)
     file.path = target
     return file
@@ -42,12 +45,17 @@ def header_after(old: SegmentHeader, footer: SegmentFooter, ext_id: int, options
     )
 
 
-def create_log(site: Site, store: ManifestStore, options: LogOptions) -> Manifest:
-    """Make an empty log: its manifest first, so that a segment never stands without one."""
+def create_log(site: Site, store: ManifestStore, options: LogOptions, claim: Claim) -> Manifest:
+    """Make an empty log: its manifest first, so that a segment never stands without one.
+
+    It gets a new identity, also where a creation that was cut left one: nothing was ever said in that one's name.
+    """
     created_ns = site.clock.now_ns()
-    manifest = first_manifest(site.layout, created_ns, options.first_sequence)
+    identity = born(claim, options.first_sequence)
+    manifest = first_manifest(site.layout, created_ns, options.first_sequence, identity)
     with suppress(ReadOnlyError):  # Whoever made the log's directory may have been killed before it was durable.
         site.fs.sync_directory(site.layout.root.parent)
+    store_identity(site.fs, site.layout, identity)  # Before the manifest, so that no log loses its name with that.
     store.store(manifest)
     begin_first_segment(site, manifest, options, created_ns)
     return manifest

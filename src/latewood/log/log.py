@@ -8,15 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from latewood import kernel
 from latewood.clock import Clock, SystemClock
+from latewood.closing import Closing
 from latewood.errors import ClosedError, NotFoundError, UsageError
+from latewood.format.identity import LogIdentity, Mark, Owner
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork, forked
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
 from latewood.log.batch import make_batch
+from latewood.log.identity import Claim, claim_of
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 from latewood.log.no_writer import NoWriter
@@ -24,7 +26,7 @@ from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
 from latewood.log.presence import check_is_log, check_may_become_log, directory_of
 from latewood.log.site import Site
-from latewood.log.stats import LogStats
+from latewood.log.stats import LogStats, stats_of
 from latewood.log.stream import Stream
 from latewood.log.view import View
 from latewood.log.wake import Wake
@@ -69,6 +71,8 @@ class Log:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         background: bool = True,
+        owner: Owner = Owner.ANYBODY,
+        birth: bytes | None = None,
     ) -> Self:
         """Open the log in a directory, making it if it is not there.
 
@@ -76,8 +80,13 @@ class Log:
         directory.  `background=False` does all work in the calling thread, at the next append or flush.
         Without `segment_bytes_max` or `index_interval` a log goes on with those that it has.
 
+        A log that is opened to append with an `owner` can be appended to by that owner alone from then on.  `birth`,
+        16 bytes, is the identity of a log that has none yet, because it is made now or an older program made it; by
+        default it is random.
+
         Raises:
             UsageError: the path is empty, or a directory with other files in it and no log.
+            Owned: a store or a node keeps it, and `owner` says otherwise; nothing was written.
             Locked: another writer holds it.
             NotFoundError: `mode="r"` and there is no log.
             CorruptError: something that was durable is damaged.
@@ -86,9 +95,11 @@ class Log:
         if mode not in ("a", "r"):
             message = f"mode must be 'a' to append or 'r' to read, not {mode!r}"
             raise UsageError(message)
-        site = Site(fs or PosixFS(), Layout(directory_of(path)), clock or SystemClock())
+        fs = fs or PosixFS()
+        site = Site(fs, Layout(fs.absolute(directory_of(path))), clock or SystemClock())
         log = cls(site, options or LogOptions(), mode)
-        log._open_to_read() if mode == "r" else log._open_to_write(background=background)
+        claim = claim_of(owner, birth)
+        log._open_to_read() if mode == "r" else log._open_to_write(claim, background=background)
         return log
 
     def __enter__(self) -> Self:
@@ -108,6 +119,20 @@ class Log:
     def options(self) -> LogOptions:
         """The options it was opened with, and what it kept of those before."""
         return self._options
+
+    @property
+    def identity(self) -> LogIdentity | None:
+        """Which log it is, and who may append to it.
+
+        None: an older program made it, and it is only open to read; opening it to append gives it one.
+        """
+        return self._manifest().identity
+
+    @property
+    def mark(self) -> Mark | None:
+        """What a position carries that is stored outside of this log, so that another is not taken for it."""
+        identity = self.identity
+        return identity.mark if identity else None
 
     # -- writing --------------------------------------------------------------------------------------
 
@@ -333,21 +358,7 @@ class Log:
 
     def stats(self) -> LogStats:
         """Return the log in figures."""
-        manifest = self._manifest()
-        end = self.view().end()
-        entries = [manifest.entries[index] for index in range(len(manifest.entries))]
-        return LogStats(
-            path=self.path,
-            first_sequence=manifest.first_sequence,
-            next_sequence=end.sequence,
-            durable_sequence=self.durable_sequence,
-            segment_count=len(entries) + 1,
-            sealed_bytes=sum(entry.size for entry in entries),
-            active_segment_id=end.segment_id,
-            active_bytes=end.offset,
-            manifest_generation=manifest.generation,
-            kernel=kernel.NAME,
-        )
+        return stats_of(self.path, self._manifest(), self.view().end(), self.durable_sequence)
 
     # -- for the layers above ---------------------------------------------------------------------------
 
@@ -370,10 +381,23 @@ class Log:
         """The clock it goes by."""
         return self._clock
 
+    def check_directory(self) -> None:
+        """Do nothing if the log's path still leads to its directory; a writer stops if it does not.
+
+        Raises:
+            DirectoryReplaced: the directory was moved, deleted or replaced.
+        """
+        self._check_open()
+        if self._mode == "a":
+            self._writer.durability.check_directory()
+        else:
+            self._fs.check_root()
+
     def wait(self, stream: Stream, timeout_s: float | None) -> bool:
         """Sleep until `stream` has a record, at most `timeout_s` (None: for ever); return whether it has."""
         self._check_open()
-        ready = self._wake.wait(lambda: self._closed is not None or stream.has_more(), timeout_s)
+        look = None if self._mode == "a" else self._fs.check_root  # Nobody else would notice that nothing comes.
+        ready = self._wake.wait(lambda: self._closed is not None or stream.has_more(), timeout_s, look)
         self._check_open()
         return ready
 
@@ -393,19 +417,17 @@ class Log:
         """
         if self._closed:
             return
-        try:
-            try:
-                if self._group:
-                    self._group.close()
-            finally:
-                self._writer.close()
-        finally:
+        with Closing() as closing:
+            if self._group:
+                closing(self._group.close)
+            closing(self._writer.close)
             if self._writer.is_closed:  # If an interrupt came first, nobody else may write yet: close again.
                 self._closed = ClosedError("the log is closed; open it again")
-                self._wake.wake()
-                self._wake.close()
+                closing(self._wake.wake)
+                closing(self._wake.close)
                 if self._lock:
-                    self._lock.close()
+                    closing(self._lock.close)
+                closing(self._fs.close)
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""
@@ -415,20 +437,23 @@ class Log:
 
     def _open_to_read(self) -> None:
         check_is_log(self._fs, self._layout, self._store)
+        self._hold_directory()
         self._writer = NoWriter()
         self._wake = Wake(self._fs, self._layout, create=False)
         close_after_fork(self)
 
-    def _open_to_write(self, *, background: bool) -> None:
+    def _open_to_write(self, claim: Claim, *, background: bool) -> None:
         check_may_become_log(self._fs, self._layout, self._store)
         self._fs.make_directory(self._layout.root)
-        self._lock = self._fs.lock(self._layout.lock)
+        self._hold_directory()
         with ExitStack() as undo:
+            undo.callback(self._fs.close)
+            self._lock = self._fs.lock_root(self._layout.lock)
             undo.callback(self._lock.close)
             self._wake = Wake(self._fs, self._layout, create=True)
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
             self._writer, self._options = open_writer(
-                self._site, self._options, self._store, self._wake, background=background
+                self._site, self._options, self._store, self._wake, claim, background=background
             )
             undo.pop_all()
         if type(self).append is Log.append:
@@ -436,9 +461,20 @@ class Log:
             self.append = self._writer.door.append  # type: ignore[method-assign]
         close_after_fork(self)
 
+    def _hold_directory(self) -> None:
+        """Find everything through the directory as it is now, wherever its path will lead to."""
+        self._fs = self._fs.rooted(self._layout.root)
+        self._site = self._site._replace(fs=self._fs)
+        self._store = ManifestStore(self._fs, self._layout)
+
     def _manifest(self) -> Manifest:
         self._check_open()
-        return self._writer.manifest if self._mode == "a" else self._store.load_while_written()
+        if self._mode == "a":
+            return self._writer.manifest
+        try:
+            return self._store.load_while_written()
+        finally:  # Also if it could not be read: a directory that was deleted says more than its files.
+            self._fs.check_root()
 
     def _stream_from(self, start: int | None) -> Stream | None:
         """Return a stream from `start`, by default the oldest record; None if that lies beyond the end."""

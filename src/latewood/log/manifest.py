@@ -5,9 +5,18 @@ A corrupt manifest is an error, never a reason to look at the other slot: that o
 Format: docs/format/manifest.md.  Order of writes: docs/crash-safety.md, "manifest".
 """
 
-from latewood.errors import ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.errors import ManifestCorrupted, NotFoundError
 from latewood.format.entries import EntryTable
-from latewood.format.manifest import HEADER_SIZE, ActiveSegment, Manifest, decode, encode_front
+from latewood.format.identity import LogIdentity
+from latewood.format.manifest import (
+    HEADER_SIZE,
+    VERSION_END,
+    ActiveSegment,
+    Manifest,
+    check_version,
+    decode,
+    encode_front,
+)
 from latewood.format.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
 from latewood.fs import DualSlot, FileSystem
 from latewood.limits import MANIFEST_BYTES_MAX, MANIFEST_RETRIES_MAX
@@ -41,21 +50,16 @@ class ManifestStore:
             raise ManifestCorrupted(reason, self._slots.pointer_path, 0)
         return self._decode(slot)
 
-    def load_to_write(self) -> Manifest:
-        """Return the current manifest once it is durable.
+    def secure(self) -> None:
+        """Make the current manifest, which was loaded, durable.
 
         A writer may have been killed before it synced the pointer, or its sync failed, which leaves the byte in
         memory and clean: it is written again, so that the next sync is a true one.  The slot was synced before it.
-
-        Raises:
-            ManifestCorrupted, UnsupportedVersion: as `load`.
         """
-        manifest = self.load()
         slot = self._slots.current()
         assert slot is not None
         self._slots.publish(slot)
         self._fs.sync_directory(self._layout.root)
-        return manifest
 
     def load_while_written(self) -> Manifest:
         """Return the current manifest while a writer may be replacing it.
@@ -106,8 +110,9 @@ class ManifestStore:
     def is_unfinished_creation(self) -> bool:
         """Say whether nothing here could ever have held a record.
 
-        Creation writes slot 1, then the pointer, then the first segment; so before the pointer there is at most
-        a first, empty manifest, and no segment.  A new pointer whose length reached the disk before its byte is 0.
+        Creation writes the identity, slot 1, the pointer, and then the first segment; so before the pointer there is
+        at most a first, empty manifest, and no segment.  A new pointer whose length reached the disk before its byte
+        is 0.
         """
         if self._slots.current() not in (None, 0) or self._fs.exists(self._slots.path(_SECOND_SLOT)):
             return False
@@ -119,8 +124,17 @@ class ManifestStore:
             return self._decode(_FIRST_SLOT).is_first
         except ManifestCorrupted:
             return True
-        except UnsupportedVersion:
-            return False
+
+    def check_versions(self) -> None:
+        """Do nothing unless one of the slots, whichever counts, was written by a later program.
+
+        Raises:
+            UnsupportedVersion: it was.
+        """
+        for slot in (_FIRST_SLOT, _SECOND_SLOT):
+            path = self._slots.path(slot)
+            if self._fs.exists(path):
+                check_version(self._slots.read(slot, VERSION_END - 1), path)
 
     def _decode(self, slot: int) -> Manifest:
         path = self._slots.path(slot)
@@ -140,7 +154,7 @@ class ManifestStore:
         return written.byte_count
 
 
-def first_manifest(store_path: Layout, created_ns: int, first_sequence: int) -> Manifest:
+def first_manifest(layout: Layout, created_ns: int, first_sequence: int, identity: LogIdentity) -> Manifest:
     """Return the manifest of a log without records, whose first segment is still to be made."""
     active = ActiveSegment(0, SEGMENT_HEADER_SIZE, 0, segment_path(0, created_ns))
-    return Manifest(1, first_sequence, active, EntryTable.empty(store_path.root / "manifest.1"))
+    return Manifest(1, first_sequence, active, EntryTable.empty(layout.root / "manifest.1"), 0, identity)

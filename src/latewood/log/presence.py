@@ -11,6 +11,7 @@ from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
 
 _OURS: Final = {
+    "identity",
     "index.meta",
     "manifest.1",
     "manifest.2",
@@ -99,7 +100,7 @@ def _is_store(fs: FileSystem, root: Path) -> bool:
 
 
 def _is_begun(fs: FileSystem, layout: Layout) -> bool:
-    return any(fs.exists(layout.root / name) for name in ("manifest.1", "manifest.current"))
+    return any(fs.exists(layout.root / name) for name in ("identity", "manifest.1", "manifest.current"))
 
 
 def _is_foreign(name: str) -> bool:

@@ -1,24 +1,34 @@
 """Make a lost or corrupt manifest again from the segments, which describe themselves.
 
-`assemble` decides, from plain summaries; `rebuild` reads the segments and acts.  Never changes a segment; one that is
-not sound is renamed to `….q.rejected` if its loss is accepted.
+`assemble` decides, from plain summaries; `rebuild` reads the segments and acts; `begin_life` is for a log whose
+manifest is sound, and that was put in the place of another copy.  Never changes a segment; one that is not sound is
+renamed to `….q.rejected` if its loss is accepted.
+
+The log keeps its identity, its owner and its watermark, and begins a new life: whoever was further than its end reads
+that from the life of a position.
 Order of writes: docs/crash-safety.md, "rebuild".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError
 from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.format.identity import LogIdentity
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
 from latewood.log.checkpoint import load_checkpoint
+from latewood.log.identity import Claim, RandomBytes, born, load_identity, reborn, store_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
+from latewood.log.pointer import load_pointer
+from latewood.log.presence import check_is_log
 from latewood.log.summary import SegmentSummary, summarize
+from latewood.log.view import View
 
 Looks = Callable[[Sequence[Path]], Iterable[SegmentSummary]]
 """Takes looks at segments, one for each in their order, in whatever way it likes."""
@@ -39,6 +49,8 @@ class Assembly(NamedTuple):
     problems: list[Problem]
     rejected: list[Path]
     """Segments that the log goes on without, if that loss is accepted: they are renamed, so as not to be in its way."""
+    watermark: int | None
+    """The coordinator watermark of the latest sealed segment; None if there is none."""
 
     @property
     def first_sequence(self) -> int:
@@ -62,6 +74,8 @@ class RebuildReport(NamedTuple):
     next_sequence_min: int
     """The first sequence of the open segment; its records are counted when the log is opened."""
     problems: list[Problem]
+    identity: str | None
+    """The log's identity, which it keeps; None: none was found, so it gets a new one."""
     is_needed: bool
     """Whether the manifest that was there is not sound, or lists other segments."""
     written: bool
@@ -75,34 +89,84 @@ def rebuild(
     accept_loss: bool = False,
     progress: Callable[[int, int], None] | None = None,
     looks: Looks | None = None,
+    random_bytes: RandomBytes | None = None,
 ) -> RebuildReport:
     """Read every segment's header and footer and write a manifest of those that are sound.
 
     `looks` takes the looks at segments; None: this thread does.
 
     With problems, such as a missing segment, nothing is written unless `accept_loss`; readers then meet DataLost
-    at the gap, and segments that are not sound are renamed.  The log must not be open to write.
+    at the gap, and segments that are not sound are renamed.  The log must not be open to write.  It keeps its identity,
+    as the manifest or the file `identity` has it, and begins a new life.
 
     Raises:
         NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
+        UnsupportedVersion: a later program wrote one of the log's files; nothing was changed.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
     """
     if not fs.exists(layout.root):
         message = f"there is no log at {layout.root}"
         raise NotFoundError(message)
     if not fs.exists(layout.segments):
         raise _nothing_to_rebuild_from(layout)
-    lock = None if dry_run else fs.lock(layout.lock)
-    try:
-        assembly, found = _read(fs, layout, progress, looks or partial(_looks, fs))
-        is_needed = not _is_listed(assembly, _old_manifest(fs, layout), layout)
+    layout = Layout(fs.absolute(layout.root))
+    with _held(fs, layout, writable=not dry_run) as held:
+        _check_versions(held, layout)
+        assembly, found = _read(held, layout, progress, looks or partial(_looks, held))
+        manifest = _old_manifest(held, layout)
+        identity = (manifest.identity if manifest else None) or load_identity(held, layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
-            _write(fs, layout, assembly)
-        return _report(assembly, found, is_needed=is_needed, written=write)
-    finally:
-        if lock:
-            lock.close()
+            start = assembly.end_sequence
+            new = reborn(identity, start, random_bytes) if identity else born(Claim(), start, random_bytes)
+            _write(held, layout, assembly, manifest, new)
+        is_needed = not _is_listed(assembly, manifest, layout)
+        return _report(assembly, found, identity, is_needed=is_needed, written=write)
+
+
+def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None = None) -> LogIdentity | None:
+    """Begin a new life of a log that is a copy, put in its place by hand: records after its end may have been seen.
+
+    Positions up to its end stay valid.  Return its identity, or None if it is of version 1 and has none.  The log must
+    not be open to write.
+
+    Raises:
+        NotFoundError: there is no log.
+        Locked: a writer has the log open.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
+        ManifestCorrupted: the manifest is not sound; `rebuild` begins a new life too.
+        UnsupportedVersion: a later program wrote it.
+    """
+    layout = Layout(fs.absolute(layout.root))
+    check_is_log(fs, layout, ManifestStore(fs, layout))
+    with _held(fs, layout, writable=True) as held:
+        store = ManifestStore(held, layout)
+        manifest = store.load()
+        if manifest.identity is None:
+            return None
+        load_identity(held, layout)  # One of a later version is not replaced.
+        identity = reborn(manifest.identity, View(held, layout, store.load).end().sequence, random_bytes)
+        store_identity(held, layout, identity)
+        store.store(manifest._replace(generation=manifest.generation + 1, identity=identity))
+        return identity
+
+
+@contextmanager
+def _held(fs: FileSystem, layout: Layout, *, writable: bool) -> Iterator[FileSystem]:
+    """Hold a log's directory open, and locked if it is to be written; look at the end whether it is still there.
+
+    Raises:
+        Locked: a writer has the log open.
+        DirectoryReplaced: its directory was moved or replaced meanwhile.
+    """
+    with ExitStack() as end:
+        fs = fs.rooted(layout.root)
+        end.callback(fs.close)
+        if writable:
+            end.callback(fs.lock_root(layout.lock).close)
+        yield fs
+        fs.check_root()
 
 
 def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:
@@ -123,6 +187,9 @@ def _read(
         raise _nothing_to_rebuild_from(layout)
     assembly = assemble(summaries, layout)
     assembly.problems.extend(_missing(fs, layout, assembly, end_known))
+    if _watermark(fs, layout, assembly, _old_manifest(fs, layout)) is None:
+        problem = "missing or damaged, and it alone had the coordinator watermark, which would be 0 from now on"
+        assembly.problems.append(Problem(layout.sealed_pointer, problem))
     return assembly, len(paths)
 
 
@@ -134,7 +201,22 @@ def _is_listed(assembly: Assembly, manifest: Manifest | None, layout: Layout) ->
     """Say whether a manifest lists just these segments."""
     if manifest is None or manifest.active.path != layout.relative(assembly.active.path):
         return False
-    return [manifest.entries[index] for index in range(len(manifest.entries))] == assembly.entries
+    listed = [manifest.entries[index] for index in range(len(manifest.entries))]
+    if manifest.entries.is_version_1:
+        return listed == [entry._replace(ext_id=0) for entry in assembly.entries]
+    return listed == assembly.entries
+
+
+def _watermark(fs: FileSystem, layout: Layout, assembly: Assembly, manifest: Manifest | None) -> int | None:
+    """Return the coordinator watermark of the latest seal that is left; None if it is not known any more."""
+    assert assembly.active.header is not None
+    if assembly.watermark is not None:
+        return assembly.watermark
+    if manifest and manifest.identity:
+        return manifest.coordinator_watermark
+    if pointer := load_pointer(fs, layout):
+        return pointer.coordinator_watermark
+    return None if assembly.active.header.base_offset else 0  # 0: no record was ever sealed.
 
 
 def _missing(fs: FileSystem, layout: Layout, assembly: Assembly, end_known: int) -> list[Problem]:
@@ -158,8 +240,20 @@ def _durable_end(fs: FileSystem, layout: Layout) -> int:
 def _old_manifest(fs: FileSystem, layout: Layout) -> Manifest | None:
     try:
         return ManifestStore(fs, layout).load()
-    except (CorruptError, UnsupportedVersion):
+    except CorruptError:
         return None
+
+
+def _check_versions(fs: FileSystem, layout: Layout) -> None:
+    """Raise if a later program wrote one of the files beside the segments, whether or not it is read here.
+
+    Raises:
+        UnsupportedVersion: it did.
+    """
+    ManifestStore(fs, layout).check_versions()
+    load_identity(fs, layout)
+    load_pointer(fs, layout)
+    load_checkpoint(fs, layout)
 
 
 def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
@@ -184,14 +278,16 @@ def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:
         raise ManifestCorrupted("no sound segment to rebuild from", layout.segments, 0)
     *before, last = (sound[segment_id] for segment_id in sorted(sound))
     entries = []
+    watermark = None
     for summary in before:
         if summary.footer is None and summary.record_count:
             problems.append(Problem(summary.path, "it is not sealed, and another segment follows"))
             rejected.append(summary.path)
         elif summary.footer and summary.record_count:
             entries.append(_entry(summary, layout))
+            watermark = summary.footer.coordinator_watermark
     problems += _gaps(entries, last, layout)
-    return Assembly(entries, last, problems, rejected)
+    return Assembly(entries, last, problems, rejected, watermark)
 
 
 def _problem_of(summary: SegmentSummary, sound: dict[int, SegmentSummary]) -> str | None:
@@ -206,9 +302,11 @@ def _problem_of(summary: SegmentSummary, sound: dict[int, SegmentSummary]) -> st
 
 
 def _entry(summary: SegmentSummary, layout: Layout) -> SegmentEntry:
-    assert summary.footer is not None
-    start = summary.footer.base_record_count
-    return SegmentEntry(start, start + summary.footer.record_count - 1, summary.size, layout.relative(summary.path))
+    footer = summary.footer
+    assert footer is not None
+    start = footer.base_record_count
+    last, path = start + footer.record_count - 1, layout.relative(summary.path)
+    return SegmentEntry(start, last, summary.size, footer.ext_id, path)
 
 
 def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> list[Problem]:
@@ -222,29 +320,39 @@ def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> 
     return gaps
 
 
-def _write(fs: FileSystem, layout: Layout, assembly: Assembly) -> None:
+def _write(
+    fs: FileSystem, layout: Layout, assembly: Assembly, manifest: Manifest | None, identity: LogIdentity
+) -> None:
     header = assembly.active.header
     assert header is not None
     for rejected in assembly.rejected:
         fs.rename(rejected, rejected.with_name(f"{rejected.name}.rejected"))
         fs.sync_directory(rejected.parent)
-    store = ManifestStore(fs, layout)
+    store_identity(fs, layout, identity)
     entries = EntryTable.empty(layout.root / "manifest")
     for entry in assembly.entries:
         entries = entries.append(entry)
     path = layout.relative(assembly.active.path)
     active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
-    store.store(Manifest(_generation(fs, layout) + 1, header.base_record_count, active, entries))
+    generation = manifest.generation + 1 if manifest else 1
+    watermark = _watermark(fs, layout, assembly, manifest) or 0
+    new = Manifest(generation, header.base_record_count, active, entries, watermark, identity)
+    ManifestStore(fs, layout).store(new)
     fs.sync_directory(layout.root)
 
 
-def _generation(fs: FileSystem, layout: Layout) -> int:
-    manifest = _old_manifest(fs, layout)
-    return manifest.generation if manifest else 0
-
-
-def _report(assembly: Assembly, found: int, *, is_needed: bool, written: bool) -> RebuildReport:
+def _report(
+    assembly: Assembly, found: int, identity: LogIdentity | None, *, is_needed: bool, written: bool
+) -> RebuildReport:
     header = assembly.active.header
     assert header is not None
-    used, first = len(assembly.entries) + 1, assembly.first_sequence
-    return RebuildReport(found, used, first, header.base_record_count, assembly.problems, is_needed, written)
+    return RebuildReport(
+        segments_found=found,
+        segments_used=len(assembly.entries) + 1,
+        first_sequence=assembly.first_sequence,
+        next_sequence_min=header.base_record_count,
+        problems=assembly.problems,
+        identity=identity.identity.hex() if identity else None,
+        is_needed=is_needed,
+        written=written,
+    )

@@ -5,22 +5,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.entries import SegmentEntry
+from latewood.format.identity import LogIdentity
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem
 from latewood.limits import VERIFY_THREADS_MAX
 from latewood.log.checkpoint import load_checkpoint
+from latewood.log.identity import load_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
+from latewood.log.successor import has_record, unknown_successor
 from latewood.log.summary import SegmentSummary, summarize
-
-UPGRADE: Final = "upgrade Latewood"
-"""The remedy for what is sound, and newer than this program."""
 
 Progress = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -43,6 +43,8 @@ class Verification(NamedTuple):
     segments_checked: int
     records_checked: int
     bytes_checked: int
+    identity: LogIdentity | None = None
+    """Which log it is; None: its manifest is of version 1, or damaged."""
 
     @property
     def is_sound(self) -> bool:
@@ -71,6 +73,7 @@ def verify_log(
 
     Raises:
         NotFoundError: there is no log.
+        UnsupportedVersion: a later program wrote one of its files: it may be sound, and this program cannot tell.
     """
     store = ManifestStore(fs, layout)
     try:
@@ -79,8 +82,6 @@ def verify_log(
     except CorruptError as error:
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
-    except UnsupportedVersion as error:
-        return Verification([Finding("damage", error.path, 0, str(error), UPGRADE)], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
     for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)
@@ -88,8 +89,9 @@ def verify_log(
             progress(done + 1, len(manifest.entries) + 1)
     check.active()
     check.advisory_files()
+    check.identity()
     check.orphans()
-    return Verification(check.findings, check.segments, check.records, check.bytes)
+    return Verification(check.findings, check.segments, check.records, check.bytes, manifest.identity)
 
 
 def _looked_at(
@@ -139,6 +141,9 @@ class _Check:
             entry.size,
         ):
             self._damage(path, footer.index_offset, "footer and manifest do not agree")
+        elif self._manifest.identity and footer.ext_id != entry.ext_id:
+            problem = f"the manifest says cohort {entry.ext_id}, and the footer {footer.ext_id}"
+            self._warn(path, footer.index_offset, problem, "`latewood rebuild` makes the manifest again")
 
     def active(self) -> None:
         """Check the open segment: everything below the last checkpoint must be there."""
@@ -164,6 +169,18 @@ class _Check:
         elif summary.problem:
             self._warn(path, summary.problem_offset, "a torn tail", "opening the log to append cuts it")
 
+    def identity(self) -> None:
+        """Check that the second copy of the identity says what the manifest does; version 1 has neither."""
+        identity, path = self._manifest.identity, self._layout.identity
+        if identity is None:
+            return
+        remedy = "opening the log to append writes it again"
+        found = load_identity(self._fs, self._layout)
+        if found is None:
+            self._warn(path, 0, "missing or damaged: a rebuild would have to give the log another identity", remedy)
+        elif found != identity:
+            self._warn(path, 0, "it does not say what the manifest says", remedy)
+
     def advisory_files(self) -> None:
         """Check what recovery can do without."""
         entries = self._manifest.entries
@@ -173,18 +190,29 @@ class _Check:
                 remedy = "opening the log to append writes it again"
                 self._warn(self._layout.sealed_pointer, 0, "missing or stale", remedy)
         checkpoint_exists = self._fs.exists(self._layout.checkpoint)
-        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and self._manifest.generation > 1:
+        is_new = not len(entries) and not self.records  # It is made empty, and first written by a flush of records.
+        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and not is_new:
             self._warn(self._layout.checkpoint, 0, "not sound", "the next flush writes it again")
 
     def orphans(self) -> None:
         """Report segments that the manifest does not know."""
-        entries = self._manifest.entries
-        known = {entries[index].path for index in range(len(entries))} | {self._manifest.active.path}
-        for path in self._fs.walk(self._layout.segments):
-            if segment_id_of(path) is not None and self._layout.relative(path) not in known:
-                self._warn(
-                    path, 0, "the manifest does not know this segment", "`latewood cleanup` removes retired ones"
-                )
+        active_id, unknown = self._manifest.active.segment_id, self._unknown(self._manifest)
+        newer = [path for path in unknown if (segment_id_of(path) or 0) >= active_id]
+        if newer:  # Perhaps a writer has rolled since.
+            later = self._unknown(ManifestStore(self._fs, self._layout).load_while_written())
+            newer = [path for path in newer if path in later and has_record(self._fs, path)]
+        for path in unknown:
+            if path in newer:
+                error = unknown_successor(self._layout, path)
+                self.findings.append(Finding("damage", path, error.offset, error.reason, error.mend))
+            elif (segment_id_of(path) or 0) < active_id:
+                remedy = "`latewood cleanup` removes retired ones"
+                self._warn(path, 0, "the manifest does not know this segment", remedy)
+
+    def _unknown(self, manifest: Manifest) -> list[Path]:
+        known = {manifest.entries[index].path for index in range(len(manifest.entries))} | {manifest.active.path}
+        found = (path for path in self._fs.walk(self._layout.segments) if segment_id_of(path) is not None)
+        return [path for path in found if self._layout.relative(path) not in known]
 
     def _gap_before(self, start: int, path: Path) -> None:
         """Report records that the manifest itself says are gone, or twice there.

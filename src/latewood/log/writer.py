@@ -14,8 +14,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from latewood.clock import SystemClock
-from latewood.errors import ClosedError, LatewoodError, NotFoundError, Poisoned, UnavailableError
-from latewood.format.entries import EntryTable, SegmentEntry
+from latewood.closing import Closing
+from latewood.errors import ClosedError, DirectoryReplaced, LatewoodError, NotFoundError, Poisoned, UnavailableError
+from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File
@@ -56,7 +57,7 @@ class Writer:
         self._fs, self._layout, self._clock = site
         self._options, self._store, self._wake = options, store, wake
         self._lock = Exclusion()
-        self.durability = Durability(CheckpointFile(self._fs, self._layout))
+        self.durability = Durability(CheckpointFile(self._fs, self._layout), self._fs.check_root)
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()
@@ -239,6 +240,7 @@ class Writer:
                 else:
                     with self._poisoned_by_failure():
                         self.segment.write_ext_id(ext_id)
+                    self.durability.check_directory()
             finally:
                 self.durability.end_batch()
 
@@ -251,11 +253,12 @@ class Writer:
             self._check_open()
             count = self.manifest.entries.index_after_segment(segment_id)
             paths = [self._layout.absolute(self.manifest.entries[index].path) for index in range(count)]
-            self._store_manifest(entries=self.manifest.entries.without_first(count))
+            self._store_manifest(self.manifest._replace(entries=self.manifest.entries.without_first(count)))
             self.remove_files(paths)
 
     def remove_files(self, paths: list[Path]) -> None:
         """Remove files that the manifest no longer knows, durably."""
+        self.durability.check_directory()
         for path in paths:
             with suppress(NotFoundError):
                 self._fs.remove(path)
@@ -284,16 +287,20 @@ class Writer:
 
     def _succeed(self, footer: SegmentFooter, size: int, ext_id: int) -> None:
         """Put a new segment in the place of the sealed one."""
-        old, old_path, entries = self.segment, self.manifest.active.path, self.manifest.entries
+        old, old_path, manifest = self.segment, self.manifest.active.path, self.manifest
         if footer.record_count:
             store_pointer(self._fs, self._layout, pointer_to(footer))  # 3. `current.sealed`.
             last = footer.base_record_count + footer.record_count - 1
-            entries = entries.append(SegmentEntry(footer.base_record_count, last, size, old_path))
+            entry = SegmentEntry(footer.base_record_count, last, size, footer.ext_id, old_path)
+            manifest = manifest._replace(
+                entries=manifest.entries.append(entry), coordinator_watermark=footer.coordinator_watermark
+            )
         header = header_after(old.header, footer, ext_id, self._options)
         path = segment_path(header.segment_index, header.created_at)
         file = self._begin_segment(header, path)  # 4. The new segment: header, name and directory.
         active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
-        self._store_manifest(entries, active, header.base_record_count)  # 5. Now it is part of the log.
+        manifest = manifest._replace(active=active, next_sequence=header.base_record_count)
+        self._store_manifest(manifest)  # 5. Now it is part of the log.
         segment = SegmentWriter(file, header, empty_tail(footer.max_timestamp), self._wake.view)
         reserved_end = roll.reservation_end(HEADER_SIZE, 0, segment.records_end_max)
         self.durability.write_first_checkpoint(segment, reserved_end)  # 6. Then, and only then, appends.
@@ -310,6 +317,7 @@ class Writer:
 
     def _prepare(self, *, fill: bool = False) -> None:
         """Have a file of zeros ready for the next segment."""
+        self.durability.check_directory()
         with self._prepare_lock:
             self._prepared = self._prepared or self._new_file(fill=fill)
 
@@ -330,18 +338,13 @@ class Writer:
         self._has_no_policy = no_policy and options.flush_bytes is None and options.flush_ms is None
         self.door.set(segment.appender if self._has_no_policy else None, has_time=self._system_clock)
 
-    def _store_manifest(
-        self, entries: EntryTable, active: ActiveSegment | None = None, next_sequence: int | None = None
-    ) -> None:
-        manifest = Manifest(
-            self.manifest.generation + 1,
-            self.manifest.next_sequence if next_sequence is None else next_sequence,
-            active or self.manifest.active,
-            entries,
-        )
+    def _store_manifest(self, manifest: Manifest) -> None:
+        manifest = manifest._replace(generation=self.manifest.generation + 1)
+        self.durability.check_directory()
         slot = self._store.write(manifest)
         with self._poisoned_by_failure():
             self._store.publish(slot)
+        self.durability.check_directory()
         self.manifest = manifest
 
     @contextmanager
@@ -373,7 +376,7 @@ class Writer:
         told = self.durability.failure_was_told
         try:
             return self.housekeep()
-        except Poisoned as error:
+        except (Poisoned, DirectoryReplaced) as error:
             if not told:
                 _logger.error("in the background: %s", error)  # noqa: TRY400 - its text says all
                 self.durability.failure_was_told = False
@@ -457,19 +460,20 @@ class Writer:
         active = self.manifest.active._replace(write_offset=tail.offset, record_count=tail.record_count)
         if active != self.manifest.active:
             next_sequence = self.segment.header.base_record_count + tail.record_count
-            self._store_manifest(self.manifest.entries, active, next_sequence)
+            self._store_manifest(self.manifest._replace(active=active, next_sequence=next_sequence))
         if self._prepared:
             self._fs.remove(self._layout.next_segment)
 
     def _release(self, reason: ClosedError) -> None:
         self._closed = reason
-        if self._prepared:
-            self._prepared.close()
-            self._prepared = None
+        prepared, self._prepared = self._prepared, None
         self.door.set(None)
         self._has_no_policy = False
-        self.segment.close()
-        self.durability.close()
+        with Closing() as closing:
+            if prepared:
+                closing(prepared.close)
+            closing(self.segment.close)
+            closing(self.durability.close)
 
     def abandon_after_fork(self, reason: ClosedError) -> None:
         """Refuse all further use in a forked child; the parent goes on.

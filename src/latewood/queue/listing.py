@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import CorruptError, DataLost, NotFoundError, ReaderAhead, UnsupportedVersion
-from latewood.queue.ahead import lost_records, stored_sequence
+from latewood.errors import AnotherLog, CorruptError, DataLost, NotFoundError, UnsupportedVersion
+from latewood.queue.ahead import lost_records, problem_of, stored_sequence
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
 from latewood.queue.queue import Queue
 
@@ -18,7 +18,8 @@ class ReaderStatus(NamedTuple):
     sequence: int | None
     """The next record it wants."""
     lag: int | None
-    """Records written that it has not committed; of one that the log went back behind, those since."""
+    """Records written that it has not committed; of one that the log went back behind, those since.  None also if its
+    position is of another log."""
     behind_ms: int | None
     """How long the next record has been waiting for it; None if there is none, or it was retired."""
     committed_at_ns: int | None
@@ -43,10 +44,10 @@ def _status(queue: Queue, name: str, directory: Path) -> ReaderStatus:
     sequence = stored_sequence(cursor)
     if sequence is None:  # A position of an older program: the start of its segment is near enough.
         sequence = queue.view().sequence_at(cursor.segment_id, 0) or 0
-    end = queue.next_sequence
-    if lost := lost_records(cursor, end):
-        problem = str(ReaderAhead(cursor_path(directory, name), lost.start, lost.stop))
-        return ReaderStatus(name, sequence, end - lost.start, None, cursor.committed_at, problem)
+    end, identity = queue.next_sequence, queue.identity
+    if problem := problem_of(cursor, cursor_path(directory, name), end, identity):
+        lag = None if isinstance(problem, AnotherLog) else end - lost_records(cursor, end, identity).start
+        return ReaderStatus(name, sequence, lag, None, cursor.committed_at, str(problem))
     return ReaderStatus(name, sequence, end - sequence, _behind_ms(queue, sequence), cursor.committed_at, None)
 
 

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from latewood.clock import Clock
+from latewood.closing import Closing
 from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
-from latewood.log import Log, LogOptions, Mode
+from latewood.log import Log, LogOptions, Mode, Owner
+from latewood.log.identity import Claim
 from latewood.log.layout import segment_id_of
 from latewood.log.site import Site
-from latewood.queue.ahead import check_not_ahead, mark_readers_ahead
+from latewood.queue.ahead import check_goes_on, mark_readers_ahead
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor, sync_cursors
 from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
@@ -54,6 +56,7 @@ class Queue(Log):
             Locked: another reader of this name is open.
             DataLost: a policy removed the records it would begin with; start it elsewhere.
             ReaderAhead: it had read more than the log has, which was restored or rebuilt; start it elsewhere.
+            AnotherLog: its position is of another log, as when this one was deleted and made anew; start it elsewhere.
             UsageError: `start` is none of these, or beyond the end.
         """
         _check_reader_name(name)
@@ -70,7 +73,7 @@ class Queue(Log):
         """Return all named readers with their lag.
 
         Raises:
-            CorruptError: a reader's file is damaged, or it had read more than the log has.
+            CorruptError: a reader's file is damaged, or it had read more than the log has, or another log.
         """
         end = self.next_sequence
         return [
@@ -96,6 +99,7 @@ class Queue(Log):
         try:
             self._fs.remove(path)
             self._fs.sync_directory(path.parent)
+            self.check_directory()
         finally:
             lock.close()
 
@@ -105,21 +109,22 @@ class Queue(Log):
         A segment goes once every reader has passed it; see `RetentionPolicy` for what else may.
 
         Raises:
-            CorruptError: a reader's file is damaged, or it had read more than the log has; nothing is deleted until
-                it is moved or removed.
+            CorruptError: a reader's file is damaged, or it had read more than the log has, or another log; nothing is
+                deleted until it is moved or removed.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
         if dry_run:
             return self.retention_plan().retire
         if self._mode == "r":
             raise ReadOnlyError("the log was opened with mode='r'; open it without to clean up")
-        with retention_held(self._fs, self.path):
+        with retention_held(self._fs, self.path) as lock:
             if not self._swept:
                 self._writer.remove_files(self._orphans())
                 self._swept = True
             retire = self.retention_plan().retire
             if retire:
                 sync_cursors(self._fs, self._layout.readers)
+                lock.check()
                 self._swept = False  # Until every file is gone: what fails half-way is swept next time.
                 self._writer.retire(retire[-1])
                 self._swept = True
@@ -141,14 +146,13 @@ class Queue(Log):
         Raises:
             Poisoned: the last flush failed.
         """
-        try:
-            super().close()
-        finally:  # After the log, so that a reader that waits in another thread finds that closed.
+        with Closing() as closing:
+            closing(super().close)
             for reader in list(self._opened_readers):
-                reader.close()
+                closing(reader.close)  # After the log, so that one that waits in another thread finds that closed.
 
-    def _open_to_write(self, *, background: bool) -> None:
-        super()._open_to_write(background=background)
+    def _open_to_write(self, claim: Claim, *, background: bool) -> None:
+        super()._open_to_write(claim, background=background)
         try:
             mark_readers_ahead(self)
         except BaseException:
@@ -180,7 +184,7 @@ class Queue(Log):
             states.append(ReaderState(name, sequence, cursor.committed_at))
             cursors.append((name, cursor))
         for name, cursor in cursors:  # The end is looked at after the positions, which only follow it.
-            check_not_ahead(self, name, cursor)
+            check_goes_on(self, name, cursor)
         return states
 
     def _orphans(self) -> list[Path]:
@@ -209,7 +213,7 @@ class Queue(Log):
         return None
 
 
-def open_queue(
+def open_queue(  # noqa: PLR0913 - all that `Log.open` takes, and retention
     path: str | Path,
     options: LogOptions | None = None,
     *,
@@ -218,6 +222,8 @@ def open_queue(
     fs: FileSystem | None = None,
     clock: Clock | None = None,
     background: bool = True,
+    owner: Owner = Owner.ANYBODY,
+    birth: bytes | None = None,
     **fields: Any,
 ) -> Queue:
     """Open the log in a directory, making it if it is not there.
@@ -226,9 +232,13 @@ def open_queue(
     nothing but readers' positions is written and no lock is taken, so it works beside a writer, and on a
     read-only directory.  Segment size and index interval are as the log has them, unless they are given.
 
+    A log that is opened to append with an `owner` can be appended to by that owner alone from then on.  `birth`, 16
+    bytes, is the identity of a log that has none yet; by default it is random.
+
     Raises:
         UsageError: an unknown option, or a value out of bounds; a path that is empty, or names a directory with other
             files in it and no log.
+        Owned: a store or a node of a cluster keeps it; nothing was written.
         Locked: another writer holds it.
         NotFoundError: `mode="r"` and there is no log.
         CorruptError: something that was durable is damaged.
@@ -239,7 +249,7 @@ def open_queue(
         raise UsageError("options are a LogOptions and retention a RetentionPolicy; to read, say mode='r'")
     if fields:
         options = _options_from(options, fields)
-    queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background)
+    queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background, owner=owner, birth=birth)
     queue.retention = retention or RetentionPolicy()
     return queue
 

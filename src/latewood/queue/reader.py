@@ -9,14 +9,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
-from latewood.errors import ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
+from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import Lock, close_after_fork, forked
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from latewood.log import Log, Stream
 from latewood.log.argument import nanoseconds, seconds, whole
-from latewood.queue.ahead import check_not_ahead, stored_sequence
+from latewood.queue.ahead import check_goes_on, stored_sequence
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
 from latewood.queue.holding import retention_held
 from latewood.types import Position
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from latewood.format.cursor import Cursor
+    from latewood.format.identity import Mark
 
 _LOOKS_MAX: Final = 16
 """How often a reader that cannot hold retention off looks for the oldest record anew."""
@@ -42,6 +43,8 @@ class Reader:
         self._path = cursor_path(log.path / "readers", name)
         self._cursor: Cursor | None = None
         self._stream: Stream | None = None
+        self._mark: Mark | None = None
+        """Which log it reads, as long as it is open."""
         self._buffer: list[Record] = []
         self._taken = 0
         self._over = ClosedError(f"reader {name!r} is closed; open it again")
@@ -53,13 +56,14 @@ class Reader:
 
         Only `"resume"` needs the stored position: any other start takes the place of one that is damaged.
         """
+        self._mark = self._log.mark
         try:
             self._cursor = load_cursor(self._log.file_system, self._path)
         except CorruptError:
             if start == "resume":
                 raise
         if start == "resume" and self._cursor is not None and self._cursor.sequence is not None:
-            check_not_ahead(self._log, self.name, self._cursor)
+            check_goes_on(self._log, self.name, self._cursor)
             self._move_to(self._cursor.sequence)
             return
         self._move_to(self._sequence_at(start))
@@ -175,20 +179,23 @@ class Reader:
             ReadOnlyError: the log's directory cannot be written.
             Poisoned, StorageError: the records cannot be made durable, because a sync failed, now or before.
             DataLost: the reader moved back to records that were retired meanwhile.
+            AnotherLog: the log was rebuilt, or another put in its place, while the reader was open: open it again.
         """
         if self._lock is None:
             message = f"{self._log.path} cannot be written, so reader {self.name!r} cannot commit"
             raise ReadOnlyError(message)
         position = self._opened().position_of(self.sequence)
+        self._check_is_same_log()
         self._log.make_durable(self._opened())
         known = self.committed_sequence
         if known is not None and known <= position.sequence:
             self._store(position)
             return
-        with retention_held(self._log.file_system, self._log.path):
+        with retention_held(self._log.file_system, self._log.path) as held:
             first = self._log.first_sequence
             if position.sequence < first:
                 raise DataLost(position.sequence, first)
+            held.check()
             self._store(position)
 
     def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
@@ -234,8 +241,18 @@ class Reader:
         self._stream, self._buffer, self._taken = None, [], 0
 
     def _store(self, position: Position) -> None:
+        if self._lock is not None:
+            self._lock.check()  # Without its file another reader of this name may be open.
         now_ns = self._log.clock.now_ns()
-        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns)
+        self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns, self._mark)
+
+    def _check_is_same_log(self) -> None:
+        """Raise if what was read may be of another log than the one whose records are made durable now."""
+        mark = self._log.mark
+        if self._mark is not None and mark != self._mark:
+            reason = "the log was rebuilt, or another was put in its place, while this reader was open"
+            raise AnotherLog(reason, self._path, "nothing was committed: open the log again, and the reader")
+        self._mark = mark  # None before: an older program's log, which was upgraded since.
 
     def _opened(self) -> Stream:
         if self._stream is None:

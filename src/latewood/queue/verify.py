@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from latewood.errors import CorruptError, NotFoundError, ReaderAhead, UnsupportedVersion
-from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SLOT_OFFSETS, Cursor, decode_file
+from latewood.errors import CorruptError, NotFoundError
+from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SIZE_1, SLOT_OFFSETS, Cursor, decode_file
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
-from latewood.log.verify import UPGRADE, Finding, Looks, Progress, Verification, verify_log
+from latewood.log.verify import Finding, Looks, Progress, Verification, verify_log
 from latewood.log.view import View
-from latewood.queue.ahead import lost_records
+from latewood.queue.ahead import problem_of
 from latewood.queue.cursor import cursor_names, cursor_path
 
 
@@ -26,6 +26,7 @@ def verify_queue(
 
     Raises:
         NotFoundError: there is no log.
+        UnsupportedVersion: a later program wrote one of its files, or the position of a reader.
     """
     verification = verify_log(fs, layout, deep=deep, progress=progress, looks=looks)
     findings = list(verification.findings)
@@ -41,10 +42,8 @@ def verify_queue(
         except CorruptError as error:
             remedy = f"`latewood readers seek` moves reader {name!r}, and `latewood readers rm` removes it"
             findings.append(Finding("damage", path, error.offset, error.reason, remedy))
-        except UnsupportedVersion as error:
-            findings.append(Finding("damage", path, 0, str(error), UPGRADE))
     if verification.is_sound:
-        findings += _ahead(fs, layout, cursors)
+        findings += _astray(fs, layout, cursors)
     return verification._replace(findings=findings)
 
 
@@ -58,11 +57,11 @@ def _contents(fs: FileSystem, path: Path) -> bytes:
 
 def _torn_slots(raw: bytes, path: Path) -> Iterator[Finding]:
     """Find a slot that is not sound in a file whose other one is: a reader then goes on from an older position."""
-    if len(raw) < SIZE:  # A position of an older program has no slots.
+    if len(raw) < SIZE_1:  # A position of an older program has no slots.
         return
     for at in SLOT_OFFSETS:
         slot = raw[at : at + SIZE]
-        if len(slot) == SIZE and not any(slot):  # Nothing was ever committed here.
+        if len(slot) >= SIZE_1 and not any(slot):  # Nothing was ever committed here.
             continue
         alone = bytearray(FILE_BYTES_MAX)
         alone[at : at + len(slot)] = slot
@@ -73,9 +72,9 @@ def _torn_slots(raw: bytes, path: Path) -> Iterator[Finding]:
             yield Finding("warning", path, at, problem, "the reader may read some records again; its commits mend it")
 
 
-def _ahead(fs: FileSystem, layout: Layout, cursors: dict[Path, Cursor]) -> list[Finding]:
-    """Find readers that have read more than the log has, as after an older copy of it was restored."""
-    end = View(fs, layout, ManifestStore(fs, layout).load_while_written).end().sequence
-    lost = [(path, lost_records(cursor, end)) for path, cursor in cursors.items()]
-    errors = [ReaderAhead(path, records.start, records.stop) for path, records in lost if records]
-    return [Finding("damage", error.path, error.offset, error.reason, error.mend) for error in errors]
+def _astray(fs: FileSystem, layout: Layout, cursors: dict[Path, Cursor]) -> list[Finding]:
+    """Find readers of another log, and those that have read more than this one has, as after a copy was restored."""
+    view = View(fs, layout, ManifestStore(fs, layout).load_while_written)
+    end, identity = view.end().sequence, view.manifest.identity
+    problems = [problem_of(cursor, path, end, identity) for path, cursor in cursors.items()]
+    return [Finding("damage", error.path, error.offset, error.reason, error.mend) for error in problems if error]

@@ -6,18 +6,19 @@ it holds back is the retention of chunks.
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from latewood.errors import ClosedError, CorruptError, DataLost, UsageError
+from latewood.closing import Closing
+from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, UsageError
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, Lock, forked
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
+from latewood.log.identity import stranger_reason
 from latewood.queue.cursor import load_cursor, store_cursor
 from latewood.queue.holding import retention_held
 from latewood.runtime.record import DatabaseRecord, records_of
@@ -68,6 +69,8 @@ class DatabaseReader:
             path = self._layout.cursor(self.name, shard.number)
             known = self._known[shard.number] = load_cursor(self._fs, path)
             stored = known.sequence if known else None
+            if known is not None and start == "resume":
+                self._check_is_of(shard, known)
             self._positions[shard.number] = self._start(shard, start, stored)
             is_named = isinstance(start, Mapping) and shard.number in start
             chosen += [] if is_named or (start == "resume" and stored is not None) else [shard]
@@ -89,6 +92,7 @@ class DatabaseReader:
 
         Raises:
             DataLost: retention removed what comes next; `seek` elsewhere.
+            LogBehind: what comes next was in a log that ends before its chunks do, or is gone.
             CorruptError: something is damaged.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -122,12 +126,13 @@ class DatabaseReader:
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
             known = self._known[number]
-            if known is not None and known.sequence == sequence:
+            mark = shard.mark() or (known and known.mark)  # Of a log that is behind, the chunks have the positions.
+            if known is not None and (known.sequence, known.mark) == (sequence, mark):
                 continue
             path = self._layout.cursor(self.name, number)
             self._fs.make_directory(path.parent)
             position = Position(0, 0, sequence)
-            self._known[number] = store_cursor(self._fs, path, known, position, self._now_ns())
+            self._known[number] = store_cursor(self._fs, path, known, position, self._now_ns(), mark)
 
     def seek(self, start: ReaderStart) -> None:
         """Go elsewhere; durable with the next `commit`."""
@@ -143,12 +148,13 @@ class DatabaseReader:
     def close(self) -> None:
         """Give the name up.  What was not committed is read again."""
         self._closed = self._closed or ClosedError("the reader is closed; open it again")
-        for stream in self._streams.values():
-            stream.close()
-        self._streams.clear()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        streams, self._streams = list(self._streams.values()), {}
+        lock, self._lock = self._lock, None
+        with Closing() as closing:
+            for stream in streams:
+                closing(stream.close)
+            if lock is not None:
+                closing(lock.close)
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child: the parent reads on, and commits."""
@@ -168,13 +174,18 @@ class DatabaseReader:
         for _ in self._shards:
             shard = self._shards[self._turn % len(self._shards)]
             if len(found) < max_records:
-                found += self._read_shard(shard, max_records - len(found))
+                try:
+                    found += self._read_shard(shard, max_records - len(found))
+                except LatewoodError:
+                    if not found:
+                        raise
+                    break  # What was read comes first: the next call begins with this shard, and meets the error again.
             self._turn += 1
         return found
 
     def _read_shard(self, shard: Shard, max_records: int) -> list[DatabaseRecord]:
         sequence = self._positions[shard.number]
-        if sequence >= shard.log.first_sequence:
+        if sequence >= shard.log_first():
             try:
                 found = self._from_log(shard, sequence, max_records)
             except DataLost:  # It has left the log since: a chunk has it.
@@ -199,15 +210,7 @@ class DatabaseReader:
     def _make_durable(self) -> None:
         """Make every record durable that the positions are behind."""
         for shard in self._shards:
-            sequence = self._positions[shard.number]
-            if sequence <= shard.log.durable_sequence:
-                continue
-            if (stream := self._streams.get(shard.number)) is not None:
-                shard.log.make_durable(stream)
-                continue
-            with closing(shard.log.stream(sequence)) as there:
-                there.position()  # Opens the segment: a log that is open to read syncs that.
-                shard.log.make_durable(there)
+            shard.make_durable(self._positions[shard.number], self._streams.get(shard.number))
 
     @staticmethod
     def _record(shard: Shard, record: Record) -> DatabaseRecord:
@@ -235,6 +238,15 @@ class DatabaseReader:
                 return shard.end()
         message = f"start must be 'resume', 'earliest', 'latest', a time, or a sequence for each shard, not {start!r}"
         raise UsageError(message)
+
+    def _check_is_of(self, shard: Shard, known: "Cursor") -> None:
+        """Raise if a stored position is of another log than the shard's."""
+        if reason := stranger_reason(shard.identity(), known.mark, known.sequence or 0):
+            mend = (
+                f"if this is the right store, `latewood readers seek STORE/DATABASE {self.name} --earliest` or "
+                f"`database.reader({self.name!r}, start='earliest')` begins anew in it"
+            )
+            raise AnotherLog(reason, self._layout.cursor(self.name, shard.number), mend)
 
     def _wait(self, timeout_s: float) -> None:
         shard = self._shards[self._turn % len(self._shards)]

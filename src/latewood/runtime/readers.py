@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
+from latewood.closing import Closing
 from latewood.errors import ReadOnlyError
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, OwnLock, close_after_fork
@@ -94,5 +95,6 @@ class Readers:
         """Close every reader that was opened here."""
         with self._lock:
             opened, self._open = self._open, []
-        for reader in opened:
-            reader.close()
+        with Closing() as closing:
+            for reader in opened:
+                closing(reader.close)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latewood.errors import StorageError
-from latewood.testing.node import Inode
+from latewood.kernel import crc32c
+from latewood.testing.node import Inode, Node
 
 if TYPE_CHECKING:
     from latewood.fs import File
@@ -42,6 +43,11 @@ class MemFile:
     def size(self) -> int:
         """Return its length in bytes."""
         return self._open_inode().size
+
+    def stamp(self) -> str:
+        """Return size and checksum."""
+        content = self._open_inode().content()
+        return f"{len(content):x}-{crc32c(content):08x}"
 
     def pread(self, length: int, offset: int) -> bytes:
         """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
@@ -125,15 +131,20 @@ class MemFile:
 
 
 class MemLock:
-    """One held lock file."""
+    """One or more nodes that are locked: a lock file, and perhaps the directory around it."""
 
-    def __init__(self, held: set[Path], path: Path) -> None:
-        self._held, self._path = held, path
+    def __init__(self, fs: "MemFS", path: Path, nodes: tuple[Node, ...], held: set[Node]) -> None:
+        self.path = path
+        self._fs, self._nodes, self._held = fs, nodes, held
         self._closed = False
-        held.add(path)
+        held.update(nodes)
+
+    def check(self) -> None:
+        """Raise DirectoryReplaced if the lock file was removed or replaced."""
+        self._fs.check_named(self.path.parent, self.path, self._nodes[0])
 
     def close(self) -> None:
         """Give it up, once: a second close must not free the next holder's lock."""
         if not self._closed:
             self._closed = True
-            self._held.discard(self._path)
+            self._held.difference_update(self._nodes)
