@@ -172,7 +172,7 @@ def _finalised(desk: Desk, catalog: Catalog) -> int:  # pragma: no cover - anoth
     """Do by hand what the end of an interpreter does: let go of everything."""
     catalog.close()
     catalog._env = None  # type: ignore[assignment]
-    catalog.feed = None  # type: ignore[misc, assignment]
+    catalog.feed = None  # type: ignore[assignment]
     catalog._writer = None
     desk._opened.clear()
     gc.collect()

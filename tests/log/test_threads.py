@@ -279,7 +279,7 @@ def test_a_reader_of_the_parent_refuses_in_the_child(tmp_path: Path) -> None:
                     lambda: reader.sequence,
                 ):
                     with pytest.raises(Forked, match="open it again"):
-                        use()  # type: ignore[operator]
+                        use()
                 with reader:
                     pass
 

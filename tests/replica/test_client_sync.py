@@ -130,7 +130,7 @@ def refused(client: Client) -> None:
         client.barrier,
     ):
         with pytest.raises(Forked, match="open it again"):
-            use()  # type: ignore[operator]
+            use()
     with client:
         pass
     client.close()
@@ -147,7 +147,7 @@ def test_what_a_child_inherited_of_a_client_refuses_and_its_parent_goes_on() -> 
                 refused(client)
                 for use in (reader.next, reader.poll, reader.commit, reader.lag, lambda: list(reader)):
                     with pytest.raises(Forked, match="open it again"):
-                        use()  # type: ignore[operator]
+                        use()
                 reader.close()
 
             in_child(work)

@@ -96,7 +96,12 @@ def test_a_reader_of_a_store_opened_to_read_makes_what_it_stands_behind_durable(
         def work() -> int:
             synced: list[Path] = []
             sync = SegmentReader.sync
-            monkeypatch.setattr(SegmentReader, "sync", lambda segment: (synced.append(segment.path), sync(segment)))
+
+            def note(segment: SegmentReader) -> None:
+                synced.append(segment.path)
+                sync(segment)
+
+            monkeypatch.setattr(SegmentReader, "sync", note)
             with Store.open(root, mode="r") as mine:
                 mine.database("clicks").reader("r", "latest").close()
             return len(synced)

@@ -26,7 +26,8 @@ from latewood.archive.sink import FileSink, Hook, no_hook, remove_temporary
 from latewood.archive.source import Digest, FileSource, Source, pieces
 from latewood.archive.tier import ObjectInfo, check_key, check_prefix, settle_existing
 from latewood.errors import ConflictError, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
-from latewood.fs import FileSystem, OwnLock, close_after_fork
+from latewood.forking import OwnLock, close_after_fork
+from latewood.fs import FileSystem
 
 _logger: Final = logging.getLogger(__name__)
 

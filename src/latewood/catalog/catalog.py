@@ -40,7 +40,8 @@ from latewood.catalog.writer import Writer
 from latewood.clock import Clock, SystemClock
 from latewood.closing import Closing
 from latewood.errors import ClosedError, ReadOnlyError, UsageError
-from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork, forked
+from latewood.forking import close_after_fork, forked
+from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.types import DbId, JobId
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from latewood.catalog.options import CatalogOptions
 from latewood.catalog.rows import RowReader, RowWriter
 from latewood.catalog.tables import TABLES
 from latewood.errors import ClosedError, NotFoundError, UnavailableError
-from latewood.fs import close_after_fork, forked
+from latewood.forking import close_after_fork, forked
 from latewood.limits import CATALOG_READERS_MAX, CATALOG_TABLES_MAX
 
 _logger: Final = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from latewood.errors import UsageError
-from latewood.fs import OwnLock
+from latewood.forking import OwnLock
 from latewood.limits import CATALOG_BATCH_OPS_MAX, CATALOG_ID_BLOCK
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lmdb import _envid
 
-from latewood.fs import keep_for_ever
+from latewood.forking import keep_for_ever
 
 _keys_of: Final = _envid.env_keys
 _lives: Final[dict[Any, int]] = {}

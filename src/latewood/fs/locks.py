@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from latewood.errors import ClosedError, DiskFull, Locked, NotFoundError, StorageError
+from latewood.forking import close_after_fork, no_fork
 from latewood.fs.failures import errors_of
 from latewood.fs.file import PosixFile
-from latewood.fs.fork import close_after_fork, no_fork
 from latewood.fs.root import KnownPath, Root, identity_of, lent
 
 _TRIES_MAX: Final = 100

@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from latewood.errors import ClosedError, DirectoryReplaced, LatewoodError
+from latewood.forking import close_after_fork, forked, no_fork
 from latewood.fs.failures import translated
-from latewood.fs.fork import close_after_fork, forked, no_fork
 
 _BY_DESCRIPTOR: Final = {os.open, os.mkdir, os.rename, os.unlink, os.stat, os.link, os.access}
 OPENS_BY_DESCRIPTOR: bool = (

@@ -13,7 +13,7 @@ from latewood.catalog.tables import InFlight, JobError, JobPhase, JobRecord
 from latewood.catalog.tables.job import PRIORITY_USUAL
 from latewood.clock import Clock, SystemClock
 from latewood.errors import ConflictError, NotFoundError
-from latewood.fs import OwnLock
+from latewood.forking import OwnLock
 from latewood.jobs.lease import Candidate, LeaseState, pick, redated
 from latewood.jobs.ops import RedateJob, RequireDatabase
 from latewood.jobs.options import JobOptions

@@ -19,7 +19,7 @@ from latewood.catalog import WaitHandle
 from latewood.catalog.tables import Component, JobRecord
 from latewood.closing import Closing
 from latewood.errors import ClosedError, JobStopped, LatewoodError, UsageError
-from latewood.fs import close_after_fork, forked
+from latewood.forking import close_after_fork, forked
 from latewood.jobs.bell import Bell, ThreadBell
 from latewood.jobs.handlers.context import JobContext
 from latewood.jobs.handlers.registry import Handlers

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from latewood.clock import Clock, SystemClock
 from latewood.closing import Closing
 from latewood.errors import ClosedError, NotFoundError, UsageError
+from latewood.forking import close_after_fork, forked
 from latewood.format.identity import LogIdentity, Mark, Owner
 from latewood.format.manifest import Manifest
-from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork, forked
+from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none

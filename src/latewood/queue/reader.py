@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
+from latewood.forking import close_after_fork, forked
 from latewood.format.segment import HEADER_SIZE
-from latewood.fs import Lock, close_after_fork, forked
+from latewood.fs import Lock
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from latewood.log import Log, Stream

@@ -6,7 +6,7 @@ from latewood.archive.coverage import covered_end
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, Component, DbRecord, WalStateRecord
 from latewood.errors import UnavailableError
-from latewood.fs import OwnLock
+from latewood.forking import OwnLock
 from latewood.types import DbId
 
 _LOOKS_MAX: Final = 100

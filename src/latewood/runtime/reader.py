@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from latewood.closing import Closing
 from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, UsageError
+from latewood.forking import forked
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
-from latewood.fs import FileSystem, Lock, forked
+from latewood.fs import FileSystem, Lock
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds

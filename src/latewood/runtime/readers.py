@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from latewood.closing import Closing
 from latewood.errors import ReadOnlyError
+from latewood.forking import OwnLock, close_after_fork
 from latewood.format.store_layout import DatabaseLayout
-from latewood.fs import FileSystem, OwnLock, close_after_fork
+from latewood.fs import FileSystem
 from latewood.limits import check_name, check_reader_name
 from latewood.queue.cursor import load_cursor
 from latewood.runtime.reader import DatabaseReader, ReaderStart

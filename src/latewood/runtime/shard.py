@@ -22,8 +22,8 @@ from latewood.errors import (
     UnavailableError,
     UsageError,
 )
+from latewood.forking import OwnLock
 from latewood.format.identity import LogIdentity, Mark
-from latewood.fs import OwnLock
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 

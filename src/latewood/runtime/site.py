@@ -56,7 +56,7 @@ class DatabaseSite:
         """Return the first sequence that a reader of the database still wants of a shard; None: there is no reader."""
         return self._reader_floor(shard)
 
-    def readers_held(self) -> AbstractContextManager[None]:
+    def readers_held(self) -> AbstractContextManager[object]:
         """Keep readers from beginning while a block runs: those that stand somewhere by then are all there are."""
         return retention_held(self._store.fs, self.layout.root)
 

@@ -41,8 +41,9 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
+from latewood.forking import OwnLock
 from latewood.format.store_layout import DatabaseLayout
-from latewood.fs import FileSystem, OwnLock, PosixFS
+from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
 from latewood.jobs.handlers.late import late_handlers

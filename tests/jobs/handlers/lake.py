@@ -117,7 +117,7 @@ class Site:
     def reader_floor(self, shard: int) -> int | None:
         return self._lake.floors.get(shard)
 
-    def readers_held(self) -> AbstractContextManager[None]:
+    def readers_held(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def sharers(self, file_name: str) -> Sequence[ChunkRecord]:

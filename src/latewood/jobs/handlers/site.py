@@ -72,7 +72,7 @@ class DatabaseSite(Protocol):
         """
         ...
 
-    def readers_held(self) -> "AbstractContextManager[None]":
+    def readers_held(self) -> "AbstractContextManager[object]":
         """Keep readers from beginning while a block runs: those that stand somewhere by then are all there are.
 
         Raises:

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from latewood.errors import ClosedError, NotFoundError, UsageError
-from latewood.fs import close_after_fork, forked
+from latewood.forking import close_after_fork, forked
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import seconds, sequence_of, whole

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from latewood.errors import ClosedError, ClusterUnavailable, UsageError
-from latewood.fs import close_after_fork, forked, keep_for_ever
+from latewood.forking import close_after_fork, forked, keep_for_ever
 from latewood.replica.client.link import Link, NotTrusted, open_link
 from latewood.replica.client.options import Address, ClientOptions
 from latewood.replica.client.verdict import Retry

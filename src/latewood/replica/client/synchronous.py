@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 from latewood.closing import Closing
 from latewood.errors import ClosedError, OutcomeUnknown
-from latewood.fs import close_after_fork, forked, keep_for_ever
+from latewood.forking import close_after_fork, forked, keep_for_ever
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.replica.client.asynchronous import AsyncClient
