@@ -11,6 +11,7 @@ from latewood.archive.names import parse_file_name
 from latewood.errors import DataLost, Locked, LogBehind
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
+from latewood.log.identity import stranger_reason
 from latewood.queue import open_queue
 from latewood.runtime import Store
 from latewood.runtime.continuation import Continuation
@@ -218,6 +219,20 @@ def test_with_its_loss_accepted_a_log_goes_on_behind_the_chunks(scene: Scene, lo
         if one.kept is not None:
             kept |= {f"{one.shard:05}/{name}": data for name, data in files_of(one.kept).items()}
     assert {name: kept[name] for name in before} == before, "what was there is kept"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_log_that_goes_on_is_the_same_log_in_a_new_life(scene: Scene, loss: Loss) -> None:
+    before = scene.lake.db.shards[0].log.mark
+    assert before is not None
+    lake = befallen(scene, loss)
+    continued(lake)
+    identity = lake.db.shards[0].log.identity
+    assert identity is not None
+    assert identity.identity == before.identity
+    assert identity.life != before.life
+    assert stranger_reason(identity, before, 200) is None
+    assert stranger_reason(identity, before, 201) is not None, "what the lost log had behind its chunks is not here"
 
 
 def test_records_of_an_older_copy_that_was_appended_to_are_kept_and_their_numbers_not_given_out(scene: Scene) -> None:

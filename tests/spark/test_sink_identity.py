@@ -1,5 +1,6 @@
 """What a sink remembers is about one log: made anew, it has no record of what was committed.  Without Spark."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -8,16 +9,20 @@ from typing import Final
 import msgspec
 import pytest
 
-from latewood.errors import AnotherLog, CorruptError, Poisoned
+from latewood.errors import AnotherLog, ClosedError, CorruptError, Poisoned
 from latewood.format.identity import Life, LogIdentity, Owner
-from latewood.fs import FileSystem
+from latewood.fs import FileSystem, PosixFS
 from latewood.queue import open_queue
+from latewood.runtime import Store
 from latewood.spark import commits_plan as plan
 from latewood.spark.commits import Batch
 from latewood.spark.commits_files import CommitFiles
 from latewood.spark.commits_plan import CommitRecord, Completion, LogEnd, LogNow, Progress
+from latewood.spark.sink import Sink
 from latewood.spark.staging import StagedFile
-from latewood.spark.writing_target import Target
+from latewood.spark.writing_columns import Columns
+from latewood.spark.writing_options import parse_write_options
+from latewood.spark.writing_target import Target, find_target
 from latewood.testing import FakeClock, MemFS
 from tests.crash.mortal import Killed, MortalFS
 from tests.spark.sink_story import QUERY, ROLLING, committer, expected, logged, make_target, rows_of, stage
@@ -227,6 +232,44 @@ def test_whatever_is_cut_after_a_log_was_made_anew_the_batch_is_in_it_once() -> 
             if not died:
                 break
         assert count > 60
+
+
+# -- a target that is gone ------------------------------------------------------------------------------------------
+
+
+def database(lake: Path) -> Target:
+    with Store.open(lake) as store:
+        store.create_database("clicks", keyed=False, shards=2)
+    return find_target(PosixFS(), str(lake / "clicks"))
+
+
+def test_a_query_does_not_write_into_a_database_that_was_dropped_since_it_began(tmp_path: Path) -> None:
+    fs, target = PosixFS(), database(tmp_path / "lake")
+    first = Batch(QUERY, "stream", 0)
+    committer(fs, target).commit(first, stage(fs, target, first, FIRST))
+    with Store.open(tmp_path / "lake") as store:
+        store.drop("clicks")
+    files = stage(fs, target, BATCH, SECOND)
+    for remade in (False, True):
+        if remade:
+            database(tmp_path / "lake")
+        with pytest.raises(ClosedError, match="takes no more records"):
+            committer(fs, target).commit(BATCH, files)
+    assert logged(fs, target) == whole(FIRST)
+    with Store.open(tmp_path / "lake") as store:
+        assert store.purge() == ["clicks"]
+    with pytest.raises(ClosedError, match="start the query again"):
+        committer(fs, target).commit(BATCH, files)
+    assert not target.root.exists(), "nothing is made where it was"
+
+
+def test_a_task_makes_nothing_where_its_target_was(tmp_path: Path) -> None:
+    target = find_target(PosixFS(), str(tmp_path / "log"))
+    sink = Sink(parse_write_options({"path": str(target.root)}, streaming=True), target, Columns(payload=0))
+    shutil.rmtree(target.root)
+    with pytest.raises(ClosedError, match="start the query again"):
+        sink.stage(iter([]), QUERY, 0, lambda _: None)
+    assert not target.root.exists()
 
 
 # -- files ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 What is lost with the newer copy of the log stays lost: whoever calls this has accepted that.  Nothing is removed: the
 directory that was there gets another name.  The new log begins behind every sequence that the store knows to have been
 given out, so that none is given out twice: by its chunks, by the log that was there, by the positions of its readers.
+It is the log that its chunks name, in a new life: a position of an older life beyond its beginning is refused.
 Order of writes: docs/crash-safety.md, "continuation of a shard"
 """
 
@@ -40,6 +41,8 @@ class Continuation(NamedTuple):
     """The chunks of the shard have all records before this sequence, as far as retention kept them."""
     first_sequence: int
     """With this sequence the new log begins; what lies between is lost."""
+    identity: bytes | None = None
+    """Which log the chunks are of; None: they do not say."""
     kept: Path | None = None
     """What was there is here now; None: nothing was, or nothing was done."""
 
@@ -59,7 +62,7 @@ def continue_shard(store: StoreSite, site: DatabaseSite, planned: Continuation) 
     path = site.layout.shard(planned.shard)
 
     def make(new: Path) -> None:
-        make_log(store, new, site.record, planned.first_sequence)
+        make_log(store, new, site.record, planned.first_sequence, planned.identity)
         _note(store, site, planned)
 
     return planned._replace(kept=replace_log(store.fs, path, make, store.clock.now_ns() // _MS))
@@ -89,7 +92,7 @@ def _planned(fs: FileSystem, shard: Shard, behind: LogBehind, database: Database
     files = _sequences_of_files(fs, site.chunk_dir, shard.number)
     covered, log_end = shard.end(), None if reach is None else reach.end
     first = max(covered, log_end or 0, *positions, *files)
-    return Continuation(shard.number, behind.reason, log_end, covered, first)
+    return Continuation(shard.number, behind.reason, log_end, covered, first, shard.chunk_log())
 
 
 def _sequences_of_files(fs: FileSystem, directory: Path, shard: int) -> Iterator[int]:

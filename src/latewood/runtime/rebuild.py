@@ -37,7 +37,7 @@ from latewood.errors import CorruptError, NotFoundError, UsageError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import open_queue
-from latewood.runtime.found import Found, choose, gaps_of
+from latewood.runtime.found import Found, choose, gaps_of, strangers
 from latewood.tasks.engine import Engine, LocalEngine, Tools
 from latewood.tasks.finding import ChunkFind, ChunkFound, read_chunks
 from latewood.tasks.parcels import parcels
@@ -221,8 +221,10 @@ class _Rebuilding:
         record, gaps, superseded, rows = self._record, list[tuple[int, int, int]](), 0, list[ChunkRecord]()
         applied = []
         for shard in range(record.wal_shards):
-            log_first = self._log_first(shard)
-            chosen, replaced = choose(self._found[shard], log_first)
+            log_first, identity = self._look_at_log(shard)
+            foreign = strangers(self._found[shard], identity)
+            self._problems += [f"{one.name.file_name} is of another log, and does not count" for one in foreign]
+            chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log_first)
             gaps += gaps_of(shard, chosen, log_first, begins_at_0=self._begins_at_0)
             superseded += len(replaced)
             rows += [self._row(one) for one in chosen]
@@ -265,13 +267,13 @@ class _Rebuilding:
             if name is not None:
                 yield name, info.key
 
-    def _log_first(self, shard: int) -> int | None:
-        """Return where a log begins; None if it cannot be read, and must be mended first."""
+    def _look_at_log(self, shard: int) -> tuple[int | None, bytes | None]:
+        """Return where a log begins, and its identity; None if it cannot be read, and must be mended first."""
         path = self._places[0].layout.shard(shard)
         # What is wrong with it is told later, when the chunks are known.
         with suppress(CorruptError, NotFoundError), open_queue(path, mode="r", fs=self._fs) as log:
-            return log.first_sequence
-        return None
+            return log.first_sequence, log.mark.identity if log.mark else None
+        return None, None
 
     def _log_problems(self, shard: int, covered: int) -> list[str]:
         """Return what is wrong with a log whose shard has chunks up to `covered`."""

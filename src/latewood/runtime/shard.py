@@ -7,6 +7,7 @@ read, and whoever comes to their end meets LogBehind.
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
@@ -16,11 +17,13 @@ from latewood.errors import (
     CorruptError,
     DataLost,
     KeyNotFound,
+    LatewoodError,
     LogBehind,
     NotFoundError,
     UnavailableError,
     UsageError,
 )
+from latewood.format.identity import LogIdentity, Mark
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 
@@ -87,6 +90,15 @@ class Shard:
         """Return the sequence that the next record will get; of a shard whose log is behind, where its chunks end."""
         return self._inventory.covered(self.number) if self.behind() else self.log.next_sequence
 
+    def identity(self) -> LogIdentity | None:
+        """Return which log it is; None if an older program made that, or if it is behind its chunks, or gone."""
+        return None if self.behind() else self.log.identity
+
+    def mark(self) -> Mark | None:
+        """Return what a position in this shard carries."""
+        identity = self.identity()
+        return identity.mark if identity else None
+
     def make_durable(self, sequence: int, stream: "Stream | None") -> None:
         """Make every record below a sequence durable; `stream` stands there, if there is one."""
         if self.behind() or sequence <= self.log.durable_sequence:  # What is in chunks is durable.
@@ -142,6 +154,15 @@ class Shard:
                 tries = tries + 1 if at == before else 0
                 if tries >= _REPLANS_MAX:
                     self._give_up(error, piece.chunk)
+
+    def chunk_log(self) -> bytes | None:
+        """Return the log that the newest of its own chunks names, of those that can be read; None: none names one."""
+        for chunk in reversed(self._inventory.chunks(self.number)):
+            if chunk.origin_db_id is None:
+                with suppress(LatewoodError), self._open_chunk(chunk) as reader:
+                    if reader.meta.mark is not None:
+                        return reader.meta.mark.identity
+        return None
 
     def close(self) -> None:
         """Close the log; it is not opened again."""

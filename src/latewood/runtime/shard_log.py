@@ -11,13 +11,22 @@ from latewood.archive.log_check import log_behind
 from latewood.catalog.tables import DbRecord
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.log import LogOptions
+from latewood.log.layout import Layout
+from latewood.log.rebuild import rebuild
 from latewood.queue import Queue, open_queue
 from latewood.runtime.site import StoreSite
 
 
-def make_log(site: StoreSite, path: Path, record: DbRecord, first_sequence: int) -> None:
-    """Make the log of a shard, durable on return, whose first record will have this sequence."""
+def make_log(site: StoreSite, path: Path, record: DbRecord, first_sequence: int, identity: bytes | None = None) -> None:
+    """Make the log of a shard, durable on return, whose first record will have this sequence.
+
+    `identity` is that of the log whose place it takes, in a new life that begins with that sequence; None: it is a new
+    log.
+    """
     options = _options(record, first_sequence)
+    if identity is not None:
+        open_queue(path, options, fs=site.fs, clock=site.clock, birth=identity).close()
+        rebuild(site.fs, Layout(path))
     with open_queue(path, options, fs=site.fs, clock=site.clock) as log:
         log.reader(FLUSH_READER).close()
 

@@ -38,7 +38,7 @@ from latewood.spark.commits_plan import Intent, Kind, LogNow, Progress, Uncertai
 from latewood.spark.staging import Hook, StagedFile, append_columns, batches_of, in_order, opened
 from latewood.spark.writing_options import LOCK_TIMEOUT_MS, STAGING_AGE_MAX_MS
 from latewood.spark.writing_patience import patiently
-from latewood.spark.writing_target import Target
+from latewood.spark.writing_target import Target, check_living
 
 STEPS: Final = (
     "locked",
@@ -109,9 +109,12 @@ class Committer:
             AnotherLog: the log lost records since, and the batch, or a part of it, may be among them.
             UsageError: the checkpoint was reset; nothing was written.
             LogBehind: the log of a shard is not there, or ends before its chunks do; nothing was written.
+            ClosedError: the target was dropped or deleted since the query began; nothing was written.
         """
+        check_living(self._fs, self._target)  # Before anything is made in a directory that is gone.
         self._files.prepare()
         with self._locked():
+            check_living(self._fs, self._target)
             self._step("locked")
             changed = self._finish_interrupted(batch.query)
             if self._verdict(batch) is Verdict.SKIP:
@@ -325,6 +328,7 @@ class Committer:
 
     def _look(self, shard: int) -> LogNow:
         """Return which log a shard has, and where it ends."""
+        self._check_covered(shard)
         with open_queue(self._target.logs[shard], mode="r", fs=self._fs, clock=self._clock) as log:
             return LogNow(log.identity, log.next_sequence)
 
