@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from latewood import ManifestCorrupted, NotFoundError
+from latewood import ManifestCorrupted, NotFoundError, Queue
 from latewood.log.layout import Layout
-from latewood.log.rebuild import rebuild
+from latewood.log.rebuild import begin_life, rebuild
 from latewood.testing import CrashFS
 from tests.crash.scenes import SCENES, cuts
 from tests.crash.story import ROOT, Bounds, Promise, Story
@@ -117,3 +117,24 @@ def test_a_cut_before_the_first_segment_leaves_nothing_to_rebuild() -> None:
             assert promise.end == Bounds(0, 0), "durable records, and no segment"
         else:
             check(survivor)
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["closed", "killed"])
+def test_a_new_life_that_is_cut_is_begun_or_not_and_nothing_else_changes(is_closed: bool) -> None:  # noqa: FBT001
+    fs = CrashFS()
+    story = a_log(fs)
+    if is_closed:
+        story.close()
+    else:
+        fs._locks.clear()
+    lives = set()
+    for step, survivor in fs.cuts_during(lambda fs: begin_life(fs, LAYOUT)):
+        try:
+            with Queue.open(ROOT, mode="r", fs=survivor) as log:
+                assert log.identity is not None
+                lives.add(len(log.identity.lives))
+            check(survivor)
+        except Exception as error:
+            error.add_note(f"after a cut at {step!r}, owing {survivor.note}")
+            raise
+    assert lives == {1, 2}

@@ -146,6 +146,7 @@ def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None 
         if manifest.identity is None:
             return None
         load_identity(held, layout)  # One of a later version is not replaced.
+        store.secure()  # The slot that is written next must not be the one that a power cut would bring back.
         identity = reborn(manifest.identity, View(held, layout, store.load).end().sequence, random_bytes)
         store_identity(held, layout, identity)
         store.store(manifest._replace(generation=manifest.generation + 1, identity=identity))
