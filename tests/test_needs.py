@@ -68,7 +68,7 @@ def test_a_need_that_is_not_met_leaves_its_tests_out_in_one_line(tmp_path: Path,
     assert "2 passed, 5 skipped" in done.stdout
 
 
-def test_a_skip_for_no_need_is_told_with_its_reason(tmp_path: Path) -> None:
+def test_a_skip_that_is_no_need_is_listed_with_its_reason(tmp_path: Path) -> None:
     done = run(tmp_path, tests="import pytest\n\n\ndef test_it():\n    pytest.skip('for fun')\n")
     assert "for fun: 1 test left out" in done.stdout
 

@@ -15,9 +15,19 @@ from pathlib import Path
 from typing import Final
 
 Version = tuple[int, ...]
-UNATTENDED: Final = {"DEBIAN_FRONTEND": "noninteractive"}
+UNATTENDED: Final = ("env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l")
+"""Keeps packages of Debian and Ubuntu from asking, behind sudo too, which clears the environment."""
 _WAIT_S: Final = 120
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cargo:
+    """A cargo of this machine."""
+
+    path: str
+    version: Version | None
+    """None: it does not run, like that of rustup without a toolchain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,10 @@ def decide(facts: Facts) -> Decision:
     missing = f"{wanted} is not here" if facts.cargo is None else f"cargo {shown(facts.cargo)} is here, not {wanted}"
     if facts.candidate is None or facts.candidate < facts.oldest:
         offer = f", and {facts.manager} has {shown(facts.candidate)}" if facts.candidate else ""
-        return Decision(Step.PURE, f"{missing}{offer}; with rustup's cargo in ~/.cargo/bin, run make setup again")
+        remedy = "install one from https://rustup.rs, then run make setup again"
+        if facts.manager and facts.candidate is None and facts.may_install and facts.choice != "install":
+            remedy = f"make setup NATIVE=install asks {facts.manager} for one, or {remedy}"  # It may have no lists yet.
+        return Decision(Step.PURE, f"{missing}{offer}; {remedy}")
     if not facts.may_install:
         return Decision(Step.PURE, f"{missing}; have root run {facts.manager} install cargo gcc, then make setup again")
     if facts.choice != "install" and not facts.is_terminal:
@@ -116,14 +129,14 @@ def decide(facts: Facts) -> Decision:
 def gather(root: Path, choice: str, *, is_terminal: bool) -> Facts:
     """Ask cargo and the package manager; with `install`, its lists are loaded first if they have no cargo."""
     oldest = oldest_rust(root)
-    cargo = find_cargo(os.environ)
-    version = cargo_version(cargo) if cargo else None
+    cargo = find_cargo(os.environ, oldest)
+    version = cargo.version if cargo else None
     has_cargo = version is not None and version >= oldest
     manager = None if has_cargo or choice == "0" else find_manager()
     candidate = ask_candidate(manager) if manager else None
     may_install = os.geteuid() == 0 or shutil.which("sudo") is not None
     if manager and candidate is None and choice == "install" and may_install:
-        subprocess.run(as_root(manager.refresh), env={**os.environ, **UNATTENDED}, capture_output=True, check=False)
+        subprocess.run(as_root(manager.refresh), capture_output=True, check=False)
         candidate = ask_candidate(manager)
     return Facts(
         choice=choice,
@@ -136,11 +149,11 @@ def gather(root: Path, choice: str, *, is_terminal: bool) -> Facts:
     )
 
 
-def install_cargo(run: Callable[[Sequence[str], Mapping[str, str]], object]) -> None:
+def install_cargo(run: Callable[[Sequence[str]], object]) -> None:
     """Have `run` install what the build needs into the system, as root."""
     manager = find_manager()
     assert manager is not None
-    run(as_root(manager.install), UNATTENDED)
+    run(as_root(manager.install))
 
 
 def find_manager() -> Manager | None:
@@ -164,14 +177,23 @@ def parse_candidate(manager: Manager, text: str) -> Version | None:
 
 
 def as_root(command: Sequence[str]) -> list[str]:
-    """Return a command that root runs, by sudo if need be."""
-    return [*([] if os.geteuid() == 0 else ["sudo"]), *command]
+    """Return a command that root runs without being asked anything, by sudo if need be."""
+    return [*([] if os.geteuid() == 0 else ["sudo"]), *UNATTENDED, *command]
 
 
-def find_cargo(environ: Mapping[str, str]) -> str | None:
-    """Return the cargo on the PATH, else that of rustup."""
+def find_cargo(environ: Mapping[str, str], oldest: Version) -> Cargo | None:
+    """Return the cargo on the PATH or that of rustup, the first that is new enough; else the first that there is."""
     home = Path(environ.get("CARGO_HOME") or Path(environ.get("HOME", "/")) / ".cargo")
-    return shutil.which("cargo", path=environ.get("PATH")) or shutil.which("cargo", path=str(home / "bin"))
+    found: list[Cargo] = []
+    for places in (environ.get("PATH"), str(home / "bin")):
+        path = shutil.which("cargo", path=places)
+        if path is None or path in [one.path for one in found]:
+            continue
+        one = Cargo(path, cargo_version(path))
+        if one.version is not None and one.version >= oldest:
+            return one
+        found.append(one)
+    return found[0] if found else None
 
 
 def cargo_version(cargo: str) -> Version | None:

@@ -42,6 +42,8 @@ class Phases:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._running: list[Phase] = []
+        self._programs: list[subprocess.Popen[str]] = []
+        self._is_stopped = False
         self._lock = threading.Lock()
 
     @contextmanager
@@ -68,16 +70,33 @@ class Phases:
         """Run a program; its output goes to the log.
 
         Raises:
-            SetupError: it failed; with the end of the log.
+            SetupError: it failed, with the end of its output; or the set-up was stopped.
         """
-        done = subprocess.run(
-            list(command), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-        )
-        self.write(done.stdout)
-        if done.returncode:
-            end = "\n".join(done.stdout.splitlines()[-_LOG_LINES:])
+        with self._lock:
+            if self._is_stopped:
+                raise SetupError("stopped")
+            program = subprocess.Popen(
+                list(command),
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            )
+            self._programs.append(program)
+        output, _ = program.communicate()
+        self.write(output)
+        if program.returncode:
+            end = "\n".join(output.splitlines()[-_LOG_LINES:])
             words = " ".join(str(word) for word in command[:5])
             raise SetupError(f"{words} ... failed:\n{end}\nAll of it is in {self._log}.  Mend that and run make again.")
+
+    def stop(self) -> None:
+        """End the programs that run, and start no other."""
+        with self._lock:
+            self._is_stopped = True
+            for program in self._programs:
+                program.terminate()  # One that has ended already gets no signal.
 
     def write(self, text: str) -> None:
         """Append to the log, where there is a directory for it."""

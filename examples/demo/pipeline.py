@@ -34,7 +34,7 @@ class SparkFailed(Exception):
 
 
 @contextmanager
-def told_in_one_line(what: str) -> Iterator[None]:
+def in_one_line(what: str) -> Iterator[None]:
     """Have whatever Spark raises in the block come as `SparkFailed`."""
     from latewood.spark.engine import SPARK_ERRORS, reason_of  # noqa: PLC0415 - the demo goes on without
 
@@ -63,7 +63,7 @@ def start_session(home: Path) -> "SparkSession":
         "spark_log_level": "ERROR",
     }
     try:
-        with told_in_one_line("`latewood spark doctor` may say why Spark does not start"), _quiet(home / "spark.log"):
+        with in_one_line("`latewood spark doctor` may say why Spark does not start"), _quiet(home / "spark.log"):
             return latewood.spark.session("latewood-demo", **settings)
     except NotFoundError as error:
         raise SparkFailed(str(error)) from error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from examples.demo.events import Tally, problems, tally
-from examples.demo.pipeline import SparkFailed, Stream, Totals, start_session, told_in_one_line
+from examples.demo.pipeline import SparkFailed, Stream, Totals, in_one_line, start_session
 from examples.demo.processes import DATABASE, Follower, Run, follower, run_generator
 from latewood.cli.store_figures import TierFigures, live_chunks, tier_figures
 from latewood.runtime import Store
@@ -131,7 +131,7 @@ class Story:
                 yield
             finally:
                 if spark:
-                    with suppress(SparkFailed), told_in_one_line("Spark does not end"):
+                    with suppress(SparkFailed), in_one_line("Spark does not end"):
                         spark.stop()
 
     def _start_spark(self) -> "SparkSession | None":
@@ -147,7 +147,7 @@ class Story:
             return None
         self.progress.show(what)
         try:
-            with told_in_one_line(f"Spark failed while {what}"):
+            with in_one_line(f"Spark failed while {what}"):
                 return act(self._stream)
         except SparkFailed as error:
             self.outcome.missing, self._stream = str(error), None

@@ -36,7 +36,10 @@ LatewoodError
 ├── CorruptError        stop, keep the files, run `latewood verify`
 │   ├── ManifestCorrupted   run `latewood rebuild`
 │   ├── Diverged            a partition holds something else than its parent log says
+│   │   ├── StrayRecord     a node's files hold a record that the node did not write: `latewood cluster repair`
+│   │   └── StrayLog        a node's files hold a log of another partition, node or cluster: the same
 │   ├── ReaderAhead         the log went back behind the reader: start it anew
+│   ├── LogBehind           a shard's log ends before its chunks: restore the newer copy, or go on without
 │   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
@@ -111,7 +114,7 @@ class Owned(UsageError):
     def __str__(self) -> str:
         keeper, through = {
             "store": ("a store", "`Store.open(...).database(...)`, or `latewood append STORE/DATABASE`"),
-            "node": ("a node of a cluster", "a client of the cluster, or `latewood append` with its address"),
+            "node": ("a node of a cluster", "the cluster, with `latewood.connect([ADDRESS]).partition(NUMBER)`"),
         }.get(self.owner, (self.owner, "that"))
         return f"{self.path} is kept by {keeper}; append through {through}; to read it, open it with mode='r'"
 
@@ -287,7 +290,7 @@ class UnsupportedVersion(LatewoodError):
         self.what, self.version, self.path = what, version, path
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what} version {self.version} is not known to this Latewood; upgrade it"
+        return f"{self.path}: {self.what} version {self.version} is not known to this Latewood; upgrade this program"
 
 
 class CorruptError(LatewoodError):
@@ -315,6 +318,39 @@ class Diverged(CorruptError):
     mend = "stop this node, keep its files, and replace it: remove it from the cluster, and add one with a new id"
 
 
+class StrayRecord(Diverged):
+    """A partition of a node holds a record that its parent log does not have, so another program wrote it.
+
+    Nothing of the partition was served.  A repair keeps the records before it, and sets aside the rest.
+    """
+
+    mend = "stop this node, and `latewood cluster repair --config node.toml` keeps what is the node's, and no more"
+
+    def __init__(self, reason: str, path: Path, partition_id: int, sequence: int) -> None:
+        super().__init__(reason, path, sequence)
+        self.args = (reason, path, partition_id, sequence)  # so that it pickles
+        self.partition_id, self.sequence = partition_id, sequence
+
+    def __str__(self) -> str:
+        return f"{self.path}: record {self.sequence} of partition {self.partition_id} {self.reason}; {self.mend}"
+
+
+class StrayLog(Diverged):
+    """A directory of a node holds another log than the one that it is for: nothing in it was served.
+
+    It was copied or moved there from another partition, node or cluster, or another program made it.
+    """
+
+    mend = "stop this node, and `latewood cluster repair --config node.toml` sets it aside"
+
+    def __init__(self, reason: str, path: Path) -> None:
+        super().__init__(reason, path, 0)
+        self.args = (reason, path)  # so that it pickles
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
 class ReaderAhead(CorruptError):
     """A reader has read records that its log does not have any more, and others take their numbers.
 
@@ -330,6 +366,25 @@ class ReaderAhead(CorruptError):
             f"an older copy was restored, or its end is lost: to read all that was appended since, "
             f"`latewood readers seek {path.parent.parent} {name} --sequence {start}` "
             f"or `log.reader({name!r}, start={start})`"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}; {self.mend}"
+
+
+class LogBehind(CorruptError):
+    """The log of a shard is not there, or ends before the chunks that were made of it.
+
+    No crash does this: an older copy of the log was restored, or its directory was removed.  What is in chunks can be
+    read; nothing is appended, because new records would get the numbers of old ones.
+    """
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(reason, path, 0)
+        self.args = path, reason  # so that it pickles
+        self.mend = (
+            f"restore the newer copy of {path}, or give up what only that log had: `latewood rebuild --accept-loss "
+            f"{_database_of(path)}` keeps what is there under another name, and goes on behind the chunks"
         )
 
     def __str__(self) -> str:
@@ -416,3 +471,9 @@ class DirectoryReplaced(ClosedError):
 
 class Forked(ClosedError):
     """This log belongs to the parent process.  Open it again in the child."""
+
+
+def _database_of(shard: Path) -> Path:
+    """Return what commands call the database of a shard: `lake/databases/00000001-clicks/shards/00000`, lake/clicks."""
+    database = shard.parent.parent
+    return database.parent.parent / database.name.partition("-")[2]

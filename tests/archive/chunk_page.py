@@ -51,7 +51,8 @@ def example_chunk(*, encrypted: bool) -> tuple[Chunk, bytes]:
         latewood.open("events", mode="r", fs=fs) as log,
         patch.object(chunk_writer, "_program_version", lambda: _VERSION),
     ):
-        (made,) = yard.write(list(log.arrow_batches(0, 3)), Origin(segments=[SegmentStart(0, 0), SegmentStart(1, 3)]))
+        segments = [SegmentStart(0, 0), SegmentStart(1, 3)]
+        (made,) = yard.write(list(log.arrow_batches(0, 3)), Origin(segments=segments, mark=log.mark))
     return made, yard.raw(made.path)
 
 

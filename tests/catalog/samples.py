@@ -94,6 +94,7 @@ SAMPLES: Final[list[tuple[Table[Any, Any], Any, Any]]] = [
             restart_epoch=6,
             flush_gate_state=FlushGateState(active_job_id=1, last_success_at_ms=2, errored_since_ms=3),
             updated_at_ms=4,
+            lost=((7, 8), (9, _U64)),
         ),
     ),
     (CHUNK, ChunkKey(1, 1), chunk()),

@@ -164,6 +164,7 @@ ERRORS = [
     (errors.OutcomeForgotten("x"), 1),
     (errors.TierUnavailable("x"), 1),
     (errors.Diverged("x", PATH, 7), 4),
+    (errors.LogBehind(PATH, "x"), 4),
     (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),
     (errors.ChangesLost(1, 2), 1),
 ]

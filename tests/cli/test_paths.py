@@ -73,7 +73,7 @@ COMMANDS: Final = {
     "cleanup @ --yes": Codes(0, 2, 2),
     "seal @": BOTH,
     "verify @": Codes(0, 0, 0),
-    "rebuild @ --yes": Codes(0, 2, 2),
+    "rebuild @ --yes": BOTH,
     "rebuild @ --catalog --yes": STORE,
     "db create @ other": Codes(2, 0, 2),
     "db ls @": STORE,

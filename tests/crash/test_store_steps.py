@@ -95,6 +95,13 @@ def prepare_bad_object(pond: Pond) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def prepare_other_object(pond: Pond) -> None:
+    """Other bytes, as many, took the place of an object."""
+    prepare_evict(pond)
+    path = pond.home / REMOTE / pond.site.object_key(pond.live()[0])
+    path.write_bytes(path.read_bytes()[::-1])
+
+
 def prepare_bad_file(pond: Pond) -> None:
     prepare_evict(pond)
     break_file(pond)
@@ -160,6 +167,13 @@ SCENES: Final = {
         "archive", prepare_compact, {*UPLOAD_STEPS, "remove object"}, "checked", options=OLD
     ),
     "evict": Scene("evict", prepare_evict, {"confirmed", "commit evicted", *REMOVED}),
+    "evict what was replaced": Scene(
+        "evict",
+        prepare_other_object,
+        {"confirmed", "commit evicted", *REMOVED},
+        is_damaged=True,
+        follows={*UPLOADED, "commit doubt", "remove object"},
+    ),
     "hydrate": Scene("hydrate", prepare_hydrate, {"downloaded", *MADE, "commit hydrated"}),
     "hydrate over files": Scene(
         "hydrate",

@@ -31,14 +31,14 @@ STORES: Final = ("closed", "killed")
 MODES: Final[tuple[Mode, ...]] = ("r", "w")
 DATABASES: Final = ("clicks", "plain")
 _LOCKS: Final = ("catalog.mdb-lock", "catalog.mdb.writer")
-_CATALOG: Final = CatalogOptions(map_bytes=256 * 1024, map_headroom_bytes=64 * 1024, commit_budget_us=0)
+CATALOG: Final = CatalogOptions(map_bytes=256 * 1024, map_headroom_bytes=64 * 1024, commit_budget_us=0)
 
 
 def opened(home: Path, mode: Mode, clock: FakeClock) -> Store:
     """Open a store with an archive whose name is the same wherever the folder is."""
     tier = DirectoryTier(PosixFS(), home / "archive")
     tier.name = "file:///archive"
-    return Store.open(home / "lake", mode=mode, tier=tier, clock=clock, catalog_options=_CATALOG)
+    return Store.open(home / "lake", mode=mode, tier=tier, clock=clock, catalog_options=CATALOG)
 
 
 # -- writing ----------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ _INSIDE: Final = {
 """Members for the layers above, and for tests; on a log, also `wait`."""
 _REPEATED: Final = {("Queue", "open")}
 """What `latewood.open` calls."""
-_SPARK: Final = ("session", "table", "count")
+_SPARK: Final = ("session", "prepare_environment", "table", "count")
 _SPARK_JOBS: Final = ("flush", "compact", "retain", "verify", "rebuild_manifest", "rebuild_catalog")
 _WIDTH: Final = 100
 

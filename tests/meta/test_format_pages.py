@@ -8,8 +8,8 @@ import pytest
 
 from tests.meta import format_examples, format_tables, markdown
 
-ELSEWHERE: Final = {"README", "catalog", "chunk", "store"}
-"""Pages that are checked where their formats are: in tests/catalog, tests/archive and tests/runtime."""
+ELSEWHERE: Final = {"README", "catalog", "chunk", "spark", "store"}
+"""Pages that are checked where their formats are: in tests/catalog, tests/archive, tests/spark and tests/runtime."""
 PAGES: Final = sorted(path.stem for path in format_examples.PAGES.glob("*.md") if path.stem not in ELSEWHERE)
 REMEDY: Final = (
     "If the format was meant to change: `python -m tests.meta.format_examples`, then look at the difference."

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 import latewood
+import latewood.spark
 from tests.meta import markdown, python_reference
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "python.md"
@@ -17,6 +18,11 @@ def test_the_reference_page_is_up_to_date() -> None:
 
 def test_every_exported_name_is_explained() -> None:
     assert python_reference.unexplained() == set()
+
+
+def test_every_name_for_spark_has_its_heading() -> None:
+    headings = set(markdown.headings(PAGE.read_text()))
+    assert {f"latewood.spark.{name}" for name in latewood.spark.__all__ if name != "jobs"} <= headings
 
 
 def test_every_call_of_a_log_and_of_a_reader_has_its_heading() -> None:

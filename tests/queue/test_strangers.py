@@ -1,5 +1,6 @@
 """Readers whose positions are of another log than the one at the path, or of a life that it never had."""
 
+import pickle
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -103,6 +104,13 @@ def test_a_stranger_is_listed_and_found(anew: Desk) -> None:
     (finding,) = verify_queue(anew.fs, Layout(ROOT)).findings
     assert (finding.severity, finding.path) == ("damage", PATH)
     assert "latewood readers seek q r --earliest" in finding.remedy
+
+
+def test_the_error_survives_a_pickle(anew: Desk) -> None:
+    with pytest.raises(AnotherLog) as caught:
+        anew.open().reader("r")
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
+    assert (str(copy), copy.path, copy.mend) == (str(caught.value), PATH, caught.value.mend)
 
 
 # -- lives --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from latewood.format.entry import Action, Command, encode_command
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.apply import Alert, Applier
+from latewood.replica.births import Births
 from latewood.replica.engine import ConfState, Entry, EntryKind, HardState, Snapshot
 from latewood.replica.machine import LogMachine, MachineFactory, PartitionEntry
 from latewood.replica.recovery import NodeLayout, NodeSite, Pull, RecoveredNode, recover_node
@@ -20,6 +21,7 @@ from latewood.testing import FakeClock
 ROOT: Final = Path("node")
 SMALL: Final = LogOptions(segment_bytes_max=512, index_interval=4)
 CONF: Final = ConfState(voters=(1,))
+BIRTHS: Final = Births("trial", 1)
 
 
 class Tally:
@@ -56,7 +58,7 @@ class Node:
         self, fs: FileSystem, factory: MachineFactory = tally_or_log, pull: Pull | None = None, root: Path = ROOT
     ) -> None:
         self.fs, self.clock = fs, FakeClock()
-        self.site = NodeSite(NodeLayout(root), fs, self.clock, factory, SMALL, SMALL)
+        self.site = NodeSite(NodeLayout(root), fs, self.clock, factory, BIRTHS, SMALL, SMALL)
         self.applier = Applier(self.clock, RetryPolicy(attempts_max=3))
         self.node: RecoveredNode = recover_node(self.site, applier=self.applier, pull=pull)
         self.store, self.machine = self.node.store, self.node.machine

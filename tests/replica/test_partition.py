@@ -10,7 +10,7 @@ from latewood.replica.machine import LogMachine, PartitionEntry
 from latewood.replica.partition import PartitionLogStore
 from latewood.replica.roster import Roster
 from latewood.testing import CrashFS, FakeClock, MemFS
-from tests.replica.node import ROOT, SMALL, Node
+from tests.replica.node import BIRTHS, ROOT, SMALL, Node
 
 PATH = Path("partitions/7-3")
 
@@ -129,14 +129,14 @@ def test_a_partition_that_was_torn_down_last_does_not_come_back() -> None:
 @pytest.mark.needs("native")
 def test_a_teardown_that_is_cut_is_finished() -> None:
     fs, clock = CrashFS(), FakeClock()
-    roster = Roster(Path("partitions"), fs=fs, clock=clock, options=SMALL)
+    roster = Roster(Path("partitions"), BIRTHS, fs=fs, clock=clock, options=SMALL)
     roster.open()
     for partition_id in (1, 2):
         partition = roster.make(partition_id, 5)
         partition.place([PartitionEntry(partition_id, 1, 5, 0, b"x")])
         partition.flush()
     for _, survivor in fs.cuts_during(lambda _: roster.tear_down(1, 6), 20):
-        found = Roster(Path("partitions"), fs=survivor, clock=clock, options=SMALL)
+        found = Roster(Path("partitions"), BIRTHS, fs=survivor, clock=clock, options=SMALL)
         found.open()
         assert {one.partition_id for one in found} in ({1, 2}, {2})
         found.tear_down(1, 6)
@@ -147,8 +147,9 @@ def test_a_teardown_that_is_cut_is_finished() -> None:
 def test_of_two_births_the_later_counts() -> None:
     fs = MemFS()
     for born in (3, 9):
-        PartitionLogStore.open(Path(f"partitions/7-{born}"), 7, born, fs=fs, options=SMALL).close()
-    roster = Roster(Path("partitions"), fs=fs, options=SMALL)
+        birth = BIRTHS.partition(7, born)
+        PartitionLogStore.open(Path(f"partitions/7-{born}"), 7, born, birth=birth, fs=fs, options=SMALL).close()
+    roster = Roster(Path("partitions"), BIRTHS, fs=fs, options=SMALL)
     roster.open()
     assert [(one.partition_id, one.born) for one in roster] == [(7, 9)]
     assert fs.list(Path("partitions")) == ["7-9"]

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from latewood.clock import SystemClock
-from latewood.errors import CorruptError, Diverged, NotFoundError
+from latewood.errors import CorruptError, Diverged, NotFoundError, UnsupportedVersion
+from latewood.format.entry import Command, encode_command
 from latewood.fs import PosixFS
+from latewood.replica.births import Births
 from latewood.replica.config import NodeConfig, load_config
-from latewood.replica.engine import ConfState, Snapshot
+from latewood.replica.engine import ConfState, Entry, EntryKind, HardState, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
 from latewood.replica.founding import found_node, parent_options
 from latewood.replica.machine import PartitionEntry
@@ -26,13 +28,21 @@ def config(tmp_path: Path) -> NodeConfig:
     path.write_text(f'cluster_id = "trial"\nnode_id = 1\nlisten = "127.0.0.1:1"\n[peers]\n{peers}\n')
     found = load_config(path)
     found_node(found, PosixFS(), SystemClock())
+    with SegmentedLogStore.open(found.data / "parent", parent_options(found), background=False) as store:
+        store.append([Entry(1 + at, 1, EntryKind.NORMAL, data_of(at)) for at in range(1, 101)], HardState(1, 0, 101))
+        store.sync()
     return found
+
+
+def data_of(at: int) -> bytes:
+    """A record for each of two partitions."""
+    return b"".join(encode_command(Command(partition, at, [bytes(500)], 5)) for partition in (7, 8))
 
 
 def fill(config: NodeConfig, partition: int) -> Path:
     """Write a partition's log, as a node does."""
     path = config.data / "partitions" / f"{partition}-2"
-    log = PartitionLogStore.open(path, partition, 2)
+    log = PartitionLogStore.open(path, partition, 2, birth=Births("trial", 1).partition(partition, 2))
     log.place([PartitionEntry(partition, at, 1 + at, 5, bytes(500)) for at in range(1, 101)])
     log.close()
     return path
@@ -55,6 +65,22 @@ def test_what_was_set_aside_before_is_kept(config: NodeConfig) -> None:
         (aside,) = repair_node(config, PosixFS(), SystemClock()).set_aside
         assert aside.path.name == expected
     assert sorted(path.name for path in (config.data / "damaged").iterdir()) == ["partitions-8-2", "partitions-8-2.1"]
+
+
+@pytest.mark.parametrize("kind", ["manifest", "segment"])
+def test_a_partition_of_a_later_program_is_not_set_aside(config: NodeConfig, kind: str) -> None:
+    newer, damaged = fill(config, 7), fill(config, 8)
+    flip_a_bit(damaged)
+    slot = (newer / "manifest.current").read_bytes()[0]
+    path, at = (newer / f"manifest.{slot}", 4) if kind == "manifest" else (next(newer.rglob("*.q")), 8)
+    data = bytearray(path.read_bytes())
+    data[at] = 99
+    path.write_bytes(data)
+    with pytest.raises(UnsupportedVersion, match="version 99"):
+        repair_node(config, PosixFS(), SystemClock())
+    assert newer.is_dir()
+    assert damaged.is_dir()
+    assert path.read_bytes() == bytes(data)
 
 
 def test_a_damaged_parent_log_is_left_alone_and_so_is_everything_else(config: NodeConfig) -> None:
@@ -105,8 +131,8 @@ def test_a_node_whose_parent_log_begins_behind_a_snapshot_that_is_gone_is_left_a
     flip_a_bit(damaged)
     parent = config.data / "parent"
     with SegmentedLogStore.open(parent, parent_options(config), background=False) as store:
-        store.install(Snapshot(9, 1, ConfState((1, 2, 3)), b"9-1"))
+        store.install(Snapshot(109, 1, ConfState((1, 2, 3)), b"109-1"))
         store.sync()
-    with pytest.raises(Diverged, match=r"9-1 .* is gone; .*`latewood cluster remove CLUSTER 1`"):
+    with pytest.raises(Diverged, match=r"109-1 .* is gone; .*`latewood cluster remove CLUSTER 1`"):
         repair_node(config, PosixFS(), SystemClock())
     assert damaged.is_dir()

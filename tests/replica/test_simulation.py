@@ -26,6 +26,7 @@ OURS: Final = [
     Bug.SNAPSHOT_BEHIND,
     Bug.COMPACT_PAST_SNAPSHOT,
     Bug.DROP_UNDECIDED,
+    Bug.TRUST_PARTITIONS,
 ]
 """Those that lie in logs, partitions and recovery, not in how the engine is driven."""
 

@@ -295,10 +295,14 @@ def test_a_power_cut_during_a_transfer_leaves_all_or_none(tear_bytes: int) -> No
 @pytest.mark.needs("native")
 @pytest.mark.slow
 def test_a_power_cut_during_an_installation_leaves_a_node_that_can_go_on() -> None:
-    leader, fs = leader_with_snapshot(), CrashFS(tear_bytes=4096)
+    leader, fs = Node(MemFS()), CrashFS(tear_bytes=4096)
     lagging = Node(fs)
-    lagging.write(1, b"log 0", b"log 1")
-    lagging.write(2, b"state 0")
+    for node in (leader, lagging):
+        node.write(1, b"log 0", b"log 1")
+        node.write(2, b"state 0")
+    leader.write(1, *[b"log %d" % at for at in range(2, 20)])
+    leader.write(2, *[b"state %d" % at for at in range(1, 20)])
+    leader.snapshot()
     with reader_of(leader) as source:
         transfer(source, fs)
 

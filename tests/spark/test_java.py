@@ -211,6 +211,19 @@ def test_an_own_program_is_in_the_virtual_environment_if_that_is_the_users(
     assert own_program(Path("python"), "x").is_relative_to(environment / "share" / "latewood")
 
 
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("name", ["an environment", "it's", "$HOME"])
+def test_an_own_program_is_where_a_shell_finds_it_without_quotes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / name
+    environment.mkdir(mode=0o755)
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    path = own_program(Path("python"), "x")
+    assert path == tmp_path / ".cache" / "latewood" / "python"
+    subprocess.run(["/bin/sh", "-c", f"command -v {path}"], check=True, stdout=subprocess.DEVNULL)
+
+
 @pytest.mark.usefixtures("no_environment", "package")
 @pytest.mark.parametrize("what", ["group may write", "a file in the way", "of another user"])
 def test_a_place_that_is_not_the_users_alone_is_not_used(

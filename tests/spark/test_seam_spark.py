@@ -241,7 +241,7 @@ def reached(query: "StreamingQuery") -> dict[int, int]:
         return {}
     offset = progress["sources"][0]["endOffset"]
     found = decode_offsets(json.loads(offset) if isinstance(offset, str) else offset)
-    return {shard.number: sequence for shard, sequence in found.items()}
+    return {shard.number: sequence for shard, sequence in found.sequences.items()}
 
 
 def check_copy(copy: Path, db: Database) -> None:
@@ -266,7 +266,7 @@ def test_what_was_flushed_is_in_the_next_look_of_a_stream(tmp_path: Path, *, cam
                 log.append_many([b"%d" % number] * (1 + number % 70))
                 log.flush()
                 at = stream.latestOffset(at, ReadAllAvailable())
-                assert list(decode_offsets(at).values()) == [log.next_sequence]
+                assert list(decode_offsets(at).sequences.values()) == [log.next_sequence]
 
 
 # -- the checks themselves ----------------------------------------------------------------------------------

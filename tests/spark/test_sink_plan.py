@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from latewood import CorruptError, LatewoodError, Locked, LogOptions, RecordTooLarge, UsageError
 from latewood.format import keyed
+from latewood.format.identity import LogIdentity
 from latewood.format.sharding import shard_of
 from latewood.queue import open_queue
 from latewood.spark import commits_plan as plan
 from latewood.spark.commits import STEPS, Batch
 from latewood.spark.commits_files import CommitFiles, stream_query, txn_query
-from latewood.spark.commits_plan import CommitRecord, Completion, Intent, Progress, Verdict
+from latewood.spark.commits_plan import CommitRecord, Completion, Intent, LogNow, Progress, Verdict
 from latewood.spark.place import local_path
 from latewood.spark.staging import StagedName, in_order
 from latewood.spark.writing_columns import Columns, find_columns, records_of, split_by_shard
@@ -48,6 +49,10 @@ def intent(rows: int, start: int | None = 0, done: int = 0) -> Intent:
     )
 
 
+def at(end: int, identity: LogIdentity | None = None) -> dict[int, LogNow]:
+    return {0: LogNow(identity, end)}
+
+
 # -- deciding -------------------------------------------------------------------------------------------------------
 
 Crash = tuple[int, int, list[int]]
@@ -67,7 +72,7 @@ def test_whatever_crashes_every_record_is_there_once_and_in_order(
     for appended, lost, foreign in [*crashes, (len(staged), 0, [])]:
         stored = settle(stored, staged, log)  # From here on all of it is durable.
         durable = len(log)
-        stored = plan.begun(stored, {0: len(log)})
+        stored = plan.begun(stored, at(len(log)))
         done = stored.shards[0].done
         log += staged[done : done + appended]
         log = log[: max(durable, len(log) - lost)] + foreign
@@ -83,7 +88,7 @@ def test_a_writer_of_the_same_records_does_no_harm_once_ours_are_counted(
     staged: list[int], appended: int, others: list[int]
 ) -> None:
     log: list[int] = []
-    stored = plan.begun(intent(len(staged), start=None), {0: 0})
+    stored = plan.begun(intent(len(staged), start=None), at(0))
     log += staged[:appended]
     stored = settle(stored, staged, log)
     log += others
@@ -97,8 +102,9 @@ def settle(stored: Intent, staged: list[int], log: list[int]) -> Intent:
     for shard in plan.unsettled(stored, [0]):
         start = stored.shards[shard].start
         assert start is not None
-        found[shard] = plan.common(staged[stored.shards[shard].done :], log[start:])
-    return plan.settled(stored, found)
+        done = stored.shards[shard].done
+        found[shard] = done + plan.common(staged[done:], log[start:])
+    return plan.settled(stored, found, at(len(log)))
 
 
 def test_a_batch_is_appended_after_the_last_one_and_skipped_up_to_it() -> None:
@@ -113,7 +119,7 @@ def test_a_batch_is_appended_after_the_last_one_and_skipped_up_to_it() -> None:
 def test_completions_are_bounded_and_the_last_one_stays() -> None:
     known = None
     for batch in range(plan.COMPLETIONS_KEPT + 7):
-        known = plan.completed(known, msgspec.structs.replace(intent(5), batch=batch), now_ms=batch)
+        known = plan.completed(known, msgspec.structs.replace(intent(5), batch=batch), batch, at(0))
     assert known is not None
     assert len(known.completions) == plan.COMPLETIONS_KEPT
     assert known.completions[-1] == Completion(plan.COMPLETIONS_KEPT + 6, plan.COMPLETIONS_KEPT + 6, 5)

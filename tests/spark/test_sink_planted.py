@@ -150,7 +150,7 @@ class _Unsynced:
         (CommitFiles, "sync_records", nothing, dies_and_then_the_power_fails),
         (CommitFiles, "store_intent", nothing, dies_and_is_tried_again),
         (Committer, "_finish_interrupted", lambda _self, _query: False, dies_and_is_tried_again),
-        (Committer, "_found", lambda *_: 0, dies_and_is_tried_again),
+        (Committer, "_done", lambda *_: 0, dies_and_is_tried_again),
         (Committer, "abort", abort_all, fails_and_is_aborted),
         (Committer, "_settle_other", nothing, writes_the_same_as_another_query),
         (StagingWriter, "finish", unsynced, power_fails_as_it_begins),

@@ -96,7 +96,7 @@ def test_a_worker_whose_secret_is_wrong_fails() -> None:
     jvm.close()
 
 
-def test_nobody_waits_for_a_daemon() -> None:
+def test_a_daemon_makes_no_connection_of_its_own() -> None:
     assert connect({"PYTHON_WORKER_FACTORY_SOCK_DIR": "/tmp", "PYTHON_WORKER_FACTORY_SECRET": SECRET}) is None  # noqa: S108
 
 
@@ -177,6 +177,15 @@ def test_an_interpreter_that_was_chosen_stays(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "environ", {**os.environ, "PYSPARK_PYTHON": "/usr/bin/python9"})
     prepare_environment()
     assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python9"
+
+
+@pytest.mark.parametrize("chosen", ["", sys.executable], ids=["an empty name", "this interpreter"])
+def test_an_interpreter_that_is_the_sessions_own_connects_early_too(
+    chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "PYSPARK_PYTHON": chosen, "PYSPARK_DRIVER_PYTHON": chosen})
+    prepare_environment()
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == worker_python()
 
 
 def test_both_halves_agree_on_the_variable() -> None:

@@ -6,17 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from latewood.replica.native import REMEDY
 from tools.native import (
     MANAGERS,
+    Cargo,
     Facts,
     Step,
-    cargo_version,
     decide,
     find_cargo,
     gather,
+    install_cargo,
     oldest_rust,
     parse_candidate,
     parse_version,
+    shown,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -43,9 +46,15 @@ APT, DNF, APK = MANAGERS
         (replace(BARE, choice="install"), Step.INSTALL, "apt-get has 1.85"),
         (replace(BARE, choice="install", cargo=(1, 63)), Step.INSTALL, "cargo 1.63 is here, not cargo 1.85 or later"),
         (replace(BARE, choice="install", may_install=False), Step.PURE, "have root run apt-get"),
-        (replace(BARE, choice="install", candidate=(0, 66)), Step.PURE, "and apt-get has 0.66; with rustup's cargo"),
-        (replace(BARE, is_terminal=True, candidate=None), Step.PURE, "with rustup's cargo"),
-        (replace(BARE, manager=None, candidate=None), Step.PURE, "with rustup's cargo"),
+        (replace(BARE, choice="install", candidate=(0, 66)), Step.PURE, "and apt-get has 0.66; install one from"),
+        (
+            replace(BARE, candidate=None),
+            Step.PURE,
+            "not here; make setup NATIVE=install asks apt-get for one, or install",
+        ),
+        (replace(BARE, candidate=None, choice="install"), Step.PURE, "not here; install one from https://rustup.rs"),
+        (replace(BARE, candidate=None, may_install=False), Step.PURE, "not here; install one from https://rustup.rs"),
+        (replace(BARE, manager=None, candidate=None), Step.PURE, "not here; install one from https://rustup.rs"),
     ],
 )
 def test_cargo_is_used_offered_installed_or_done_without(facts: Facts, step: Step, reason: str) -> None:
@@ -94,12 +103,34 @@ def program(path: Path, text: str) -> Path:
 def test_rustups_cargo_is_found_beside_the_path(tmp_path: Path) -> None:
     cargo = program(tmp_path / ".cargo" / "bin" / "cargo", "echo cargo 1.90.0")
     empty = {"HOME": str(tmp_path), "PATH": str(tmp_path / "nothing")}
-    assert find_cargo(empty) == str(cargo)
-    assert cargo_version(str(cargo)) == (1, 90)
-    on_path = program(tmp_path / "bin" / "cargo", "exit 1")
-    assert find_cargo({**empty, "PATH": str(on_path.parent)}) == str(on_path)
-    assert cargo_version(str(on_path)) is None
-    assert find_cargo({"HOME": "/nowhere", "PATH": ""}) is None
+    assert find_cargo(empty, (1, 85)) == Cargo(str(cargo), (1, 90))
+    assert find_cargo({"HOME": "/nowhere", "PATH": ""}, (1, 85)) is None
+
+
+@pytest.mark.parametrize(("text", "version"), [("exit 1", None), ("echo cargo 1.63.0", (1, 63))])
+def test_a_cargo_on_the_path_that_will_not_do_does_not_hide_rustups(
+    text: str, version: tuple[int, int] | None, tmp_path: Path
+) -> None:
+    on_path = program(tmp_path / "bin" / "cargo", text)
+    environ = {"HOME": str(tmp_path), "PATH": str(on_path.parent)}
+    assert find_cargo(environ, (1, 85)) == Cargo(str(on_path), version)
+    rustups = program(tmp_path / ".cargo" / "bin" / "cargo", "echo cargo 1.84.0")
+    assert find_cargo(environ, (1, 85)) == Cargo(str(on_path), version)
+    assert find_cargo(environ, (1, 84)) == Cargo(str(rustups), (1, 84))
+
+
+@pytest.mark.parametrize(("user", "first"), [(0, "env"), (1000, "sudo")])
+def test_cargo_is_installed_without_a_question_and_with_the_way_to_the_network(
+    user: int, first: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program(tmp_path / "apt-get", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    commands: list[list[str]] = []
+    install_cargo(lambda command: commands.append(list(command)))  # No environment, so ours, with its proxies.
+    (command,) = commands
+    assert command[0] == first
+    assert command.index("DEBIAN_FRONTEND=noninteractive") < command.index("apt-get")
 
 
 def test_the_package_manager_is_asked_only_without_a_cargo_that_will_do(
@@ -110,6 +141,7 @@ def test_the_package_manager_is_asked_only_without_a_cargo_that_will_do(
     program(tools / "apt-get", "exit 1")
     program(tools / "apt-cache", f"touch {tmp_path}/asked; echo '  Candidate: 1.99.0'")
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    monkeypatch.setenv("CARGO_HOME", str(tmp_path / "rustup"))
     facts = gather(ROOT, "", is_terminal=False)
     assert (facts.cargo, facts.manager, facts.candidate) == ((1, 2), "apt-get", (1, 99))
     (tmp_path / "asked").unlink()
@@ -119,5 +151,8 @@ def test_the_package_manager_is_asked_only_without_a_cargo_that_will_do(
     assert not (tmp_path / "asked").exists()
 
 
-def test_the_crate_says_which_rust_it_needs() -> None:
-    assert oldest_rust(ROOT) >= (1, 85)
+def test_the_rust_that_the_crate_needs_is_named_wherever_a_user_is_sent_for_one() -> None:
+    oldest = shown(oldest_rust(ROOT))
+    pages = ["README.md", "CONTRIBUTING.md", "docs/guide/getting-started.md", "docs/guide/pure-python.md"]
+    texts = [REMEDY, *((ROOT / page).read_text() for page in pages)]
+    assert [text[:60] for text in texts if f"{oldest} or later" not in text] == []

@@ -32,7 +32,7 @@ def inherited(machine: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are passed on: proxies, package indexes, and trust in this machine's authorities.
 
     A value that names a path of this machine means nothing in the new system and is left out.  Where this machine has
-    authorities of its own, every program is pointed to their copy, not only those that were told of them here.
+    authorities of its own, every program is pointed to their copy, not only those whose variables are set here.
     """
     kept = {name: value for name, value in machine.items() if _is_network(name) and not _is_path(value)}
     if any(machine.get(name) for name in _AUTHORITIES):

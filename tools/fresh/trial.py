@@ -77,7 +77,7 @@ class Trial:
     def run(self, base: Path, bundle: Path, commands: Sequence[str], *, keep: bool) -> Outcome:
         """Run the phases, whatever they end with, and remove the tree unless it is to be kept."""
         try:
-            with self._told("copy"):
+            with self._timed("copy"):
                 copy_tree(base, self._root)
             if self._prepare(bundle) and self._set_up():
                 for command in commands:
@@ -124,7 +124,7 @@ class Trial:
     def _phase(self, name: str, script: str, user: str = "") -> str:
         """Run a script as one phase of the row and return its output."""
         started = time.monotonic()
-        with self._told(name):
+        with self._timed(name):
             code, output = self._logged(script, user or self._row.user, SECONDS_MAX[name])
         self._outcome.phases.append(Phase(name, time.monotonic() - started, code))
         return output
@@ -150,7 +150,7 @@ class Trial:
             return code, log.read().decode(errors="replace")
 
     @contextmanager
-    def _told(self, phase: str) -> Iterator[None]:
+    def _timed(self, phase: str) -> Iterator[None]:
         """Say on one line which phase runs, and how long it took."""
         started = time.monotonic()
         self._say(f"{self._row.name:14} {phase:9}")

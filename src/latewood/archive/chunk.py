@@ -32,7 +32,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from latewood.archive.names import ChunkName
-from latewood.errors import CorruptError, UnsupportedVersion, UsageError
+from latewood.errors import AnotherLog, CorruptError, UnsupportedVersion, UsageError
+from latewood.format.identity import Mark
+from latewood.format.mark import parse_mark
 from latewood.kernel import crc32c
 from latewood.log.arrow import SCHEMA
 
@@ -61,6 +63,10 @@ _STORED_TIME: Final = (
     pa.field("timestamp_rest_ns", pa.int16(), nullable=False),
 )
 _NS_IN_US: Final = 1000
+_ANOTHER_MEND: Final = (
+    "it was copied from another database, or the shard's log was made anew: move the chunk away, or bring the log back "
+    "from a backup"
+)
 
 
 class ColumnSums(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,11 +119,20 @@ class ChunkMeta(msgspec.Struct, frozen=True, kw_only=True):
     created_ns: int
     parents: tuple[str, ...] = ()
     """Tokens of the chunks that a compaction made this one from, in order."""
+    log: str | None = None
+    """The identity of the log that the records came from; None: it had none, or a fork joined chunks of several."""
+    life: str | None = None
+    """The life that the log was in when the chunk was made; of parents from several lives, that of the last one."""
     row_groups: tuple[RowGroup, ...]
 
     def name(self, *, encrypted: bool) -> ChunkName:
         """Return the name that its file has."""
         return ChunkName(self.shard, self.sequence_min, self.sequence_max, self.token, encrypted)
+
+    @property
+    def mark(self) -> Mark | None:
+        """Return `log` and `life` as one."""
+        return parse_mark(self.log, self.life)
 
 
 def encode_meta(meta: ChunkMeta) -> dict[bytes, bytes]:
@@ -143,7 +158,26 @@ def decode_meta(texts: Mapping[bytes, bytes] | None, path: Path) -> ChunkMeta:
     except msgspec.MsgspecError as error:
         raise CorruptError(f"the chunk's description cannot be read: {error}", path, 0) from None
     _check_counts(meta, path)
+    try:
+        parse_mark(meta.log, meta.life)
+    except ValueError as error:
+        raise CorruptError(f"the chunk's description cannot be read: {error}", path, 0) from None
     return meta
+
+
+def check_log(meta: ChunkMeta, identity: bytes | None, path: Path) -> None:
+    """Raise if a chunk's records came from another log than the shard's.
+
+    Its life does not count: a log that lost records may have chunks of them.  A chunk that names no log is of any, and
+    so is every chunk if `identity` is None.
+
+    Raises:
+        AnotherLog: they did.
+    """
+    if identity is None or meta.mark is None or meta.mark.identity == identity:
+        return
+    reason = f"the chunk is of the log {meta.log}, and shard {meta.shard} is the log {identity.hex()}"
+    raise AnotherLog(reason, path, _ANOTHER_MEND)
 
 
 def encode_mark(rest: bytes) -> bytes:

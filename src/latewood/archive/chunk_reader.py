@@ -26,6 +26,7 @@ from latewood.archive.chunk import (
     MARK_SIZE,
     ChunkMeta,
     RowGroup,
+    check_log,
     check_mark,
     decode_meta,
     from_stored,
@@ -65,6 +66,20 @@ def open_chunk(fs: FileSystem, path: Path, keys: KeyRing | None = None) -> "Chun
         CorruptError, KeyNotFound, UnsupportedVersion: as `ChunkReader`.
     """
     return ChunkReader(FileSource(fs, path), keys)
+
+
+def checked_log(reader: "ChunkReader", identity: bytes | None) -> "ChunkReader":
+    """Return a reader of a chunk whose records came from the log of this identity; None: from any.
+
+    Raises:
+        AnotherLog: they came from another one; the reader is closed.
+    """
+    try:
+        check_log(reader.meta, identity, reader.path)
+    except BaseException:
+        reader.close()
+        raise
+    return reader
 
 
 class ChunkReader:

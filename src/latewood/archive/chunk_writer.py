@@ -28,6 +28,8 @@ from latewood.archive.source import Digest
 from latewood.archive.sums import RunningSums, check_contiguous
 from latewood.clock import Clock, SystemClock
 from latewood.errors import UsageError
+from latewood.format.identity import Mark
+from latewood.format.mark import mark_texts
 from latewood.fs import FileSystem
 from latewood.kernel import crc32c
 from latewood.limits import CHUNK_ROW_GROUP_BYTES_MAX, CHUNK_ROW_GROUPS_MAX
@@ -86,6 +88,8 @@ class Origin(NamedTuple):
     segment_range: tuple[int | None, int | None] = (None, None)
     """What to say if there are no `segments`."""
     parents: tuple[str, ...] = ()
+    mark: Mark | None = None
+    """Of the log that they came from."""
 
 
 UNKNOWN: Final = Origin()
@@ -217,6 +221,7 @@ class ChunkWriter:
 
     def _meta(self) -> ChunkMeta:
         count = self._next - self._first
+        log, life = mark_texts(self._origin.mark)
         low, high = segment_range(self._origin.segments, self._first, self._next - 1) or self._origin.segment_range
         return ChunkMeta(
             token=self._token,
@@ -237,6 +242,8 @@ class ChunkWriter:
             writer=f"latewood {_program_version()}",
             created_ns=self._site.clock.now_ns(),
             parents=self._origin.parents,
+            log=log,
+            life=life,
             row_groups=tuple(self._groups),
         )
 

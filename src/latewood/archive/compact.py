@@ -9,6 +9,7 @@ from latewood.archive.chunk_reader import ChunkReader
 from latewood.archive.chunk_writer import Chunk, ChunkSite, Origin, write_chunks
 from latewood.archive.sums import RunningSums
 from latewood.errors import CorruptError, UsageError
+from latewood.format.identity import Mark
 
 
 def compact_chunks(site: ChunkSite, readers: Sequence[ChunkReader]) -> Iterator[Chunk]:
@@ -27,8 +28,19 @@ def compact_chunks(site: ChunkSite, readers: Sequence[ChunkReader]) -> Iterator[
     origin = Origin(
         segment_range=(min(lows, default=None), max(highs, default=None)),
         parents=tuple(meta.token for meta in metas),
+        mark=mark_of(site, metas),
     )
     yield from write_chunks(site, _all_batches(readers), origin)
+
+
+def mark_of(site: ChunkSite, metas: Sequence[ChunkMeta]) -> Mark | None:
+    """Return the mark of what chunks become: the last one's, whose records are of the latest life.
+
+    None, which is of any log, if a fork joins chunks of the database that it came from: they are of another log.
+    """
+    marks = [meta.mark for meta in metas if meta.mark is not None]
+    is_mixed = len({mark.identity for mark in marks}) > 1 or any(meta.database_id != site.database_id for meta in metas)
+    return None if is_mixed or not marks else marks[-1]
 
 
 def check_adjacent(site: ChunkSite, metas: Sequence[ChunkMeta]) -> None:

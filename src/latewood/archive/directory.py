@@ -71,9 +71,9 @@ class DirectoryTier:
             return source.read(offset, length)
 
     def head(self, key: str) -> ObjectInfo:
-        """Return the size of a file."""
+        """Return the size of a file, and as its ETag what is another one once the file was changed or replaced."""
         with self._found(), closing(FileSource(self._fs, self._path(key))) as source:
-            return ObjectInfo(key, source.size)
+            return ObjectInfo(key, source.size, source.stamp())
 
     def delete(self, key: str) -> None:
         """Remove a file, durably, if it is there."""

@@ -57,6 +57,10 @@ class FileSource:
             raise CorruptError("the file ends too early", self.path, offset + len(data))
         return data
 
+    def stamp(self) -> str:
+        """Return what is another text once the file was changed or replaced."""
+        return self._file.stamp()
+
     def close(self) -> None:
         """Close the file."""
         self._file.close()

@@ -117,6 +117,27 @@ def verify_object(tier: Tier, key: str, digest: Digest) -> ObjectInfo:
     return info
 
 
+def confirm_object(tier: Tier, known: ObjectInfo, digest: Digest | None) -> ObjectInfo:
+    """Return what is known about an object now, if it has the bytes that it had when it was verified.
+
+    `known` is what the tier said then.  If it says the same now the object was not replaced; else it is read back, as
+    it is if the tier said nothing then.
+
+    Raises:
+        NotFoundError: there is no such object.
+        CorruptError: it has other bytes.
+        UsageError: it must be read back, and `digest` is None.
+    """
+    info = tier.head(known.key)
+    if info.size != known.size:
+        raise CorruptError(f"in {tier.name}: {info.size:,} bytes, not {known.size:,}", Path(known.key), 0)
+    if info.etag is not None and info.etag == known.etag and info.version_id in (None, known.version_id):
+        return info
+    if digest is None:
+        raise UsageError(f"{tier.name}: {known.key} may have been replaced, and its row has no checksum to tell")
+    return verify_object(tier, known.key, digest)
+
+
 def settle_existing(tier: Tier, key: str, digest: Digest) -> ObjectInfo:
     """Return the object that was there before, if it has the same bytes.
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from latewood.archive.names import TOKEN_BYTES, RandomBytes
 from latewood.archive.sink import FILE_STEPS, FileSink, Hook, no_hook
 from latewood.archive.source import Digest, FileSource, digest_of, pieces
-from latewood.archive.tier import ObjectInfo, Tier, TierSource, verify_object
+from latewood.archive.tier import ObjectInfo, Tier, TierSource, confirm_object, verify_object
 from latewood.errors import ConflictError, CorruptError, NotFoundError, UsageError
 from latewood.fs import FileSystem
 
@@ -111,21 +111,18 @@ def hydrate(
 def evict(fs: FileSystem, path: Path, tier: Tier, copy: RemoteCopy | None, hook: Hook = no_hook) -> None:
     """Remove a file whose bytes a tier holds for sure.
 
-    The proof may be old: the tier is asked once more whether the object is there, with the length that it had.
+    The proof may be old: the tier is asked once more whether the object is there, and is the one that was verified.
 
     Raises:
         UsageError: there is no proof, or it is of another tier; the file stays.
-        NotFoundError, CorruptError: the object is gone, or has another length; the file stays.
+        NotFoundError, CorruptError: the object is gone, or has other bytes; the file stays.
         AccessDenied, UnavailableError: the tier refused, or did not answer; the file stays.
     """
     if copy is None or not copy.verified:
         raise UsageError(f"{path} stays: no verified copy of it is known")
     if copy.tier != tier.name:
         raise UsageError(f"{path} stays: its copy was verified in {copy.tier}, not in {tier.name}")
-    found = tier.head(copy.info.key)
-    if found.size != copy.digest.size:
-        reason = f"in {tier.name}: {found.size:,} bytes, not {copy.digest.size:,}; the local file stays"
-        raise CorruptError(reason, Path(copy.info.key), 0)
+    confirm_object(tier, copy.info._replace(size=copy.digest.size), copy.digest)
     hook("confirmed")
     try:
         fs.remove(path)

@@ -38,6 +38,7 @@ from latewood.catalog.waiting import WaitHandle, WaitRoom
 from latewood.catalog.watching import wait_by_looking
 from latewood.catalog.writer import Writer
 from latewood.clock import Clock, SystemClock
+from latewood.closing import Closing
 from latewood.errors import ClosedError, Forked, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock, PosixFS, close_after_fork
 from latewood.types import DbId, JobId
@@ -266,14 +267,13 @@ class Catalog:
         with self._closing:
             if self._closed:
                 return
-            try:
+            with Closing() as closing:
                 if self._writer:
-                    self._writer.stop(self._last_ops)
-            finally:
+                    closing(partial(self._writer.stop, self._last_ops))
                 if not (self._writer and self._writer.is_alive):  # If an interrupt came first: close again.
                     self._closed = ClosedError("the catalog is closed; open it again")
-                    self._room.close(self._closed)
-                    _release(self._env, self._lock, self._fs)
+                    closing(partial(self._room.close, self._closed))
+                    closing(partial(_release, self._env, self._lock, self._fs))
 
     def __enter__(self) -> Self:
         return self
@@ -327,9 +327,8 @@ class Catalog:
 
 
 def _release(env: LMDBEnv, lock: Lock | None, fs: FileSystem) -> None:
-    try:
-        env.close()
-    finally:
+    with Closing() as closing:
+        closing(env.close)
         if lock:
-            lock.close()
-        fs.close()
+            closing(lock.close)
+        closing(fs.close)

@@ -86,6 +86,8 @@ def _footer(store: Store, name: str, record: ChunkRecord, *, deep: bool) -> dict
         "writer": meta.writer,
         "created_at_ns": meta.created_ns,
         "parents": list(meta.parents),
+        "log": meta.log,
+        "life": meta.life,
         "is_verified": True if deep else None,
     }
 

@@ -1,11 +1,11 @@
 """Records of a database as commands print them: those of a log, and shard and key."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TypeVar
 
 from latewood.cli.human import format_time
 from latewood.cli.records import RecordLayout, shown, text_or_base64
+from latewood.errors import LatewoodError
 from latewood.limits import READ_RECORDS_MAX
 from latewood.runtime import DatabaseRecord
 
@@ -23,9 +23,19 @@ def database_layout(*, keyed: bool) -> RecordLayout:
 
 
 def in_batches(records: Iterable[T]) -> Iterator[list[T]]:
-    """Yield records in lists, so that each is printed soon, and many with one call."""
-    iterator = iter(records)
-    while batch := list(islice(iterator, READ_RECORDS_MAX)):
+    """Yield records in lists, so that each is printed soon, and many with one call; those before an error, too."""
+    batch: list[T] = []
+    try:
+        for record in records:
+            batch.append(record)
+            if len(batch) >= READ_RECORDS_MAX:
+                yield batch
+                batch = []
+    except LatewoodError:
+        if batch:
+            yield batch
+        raise
+    if batch:
         yield batch
 
 

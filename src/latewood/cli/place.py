@@ -127,11 +127,11 @@ def check_rebuildable(path: Path, *, is_catalog: bool) -> None:
     kind = kind_of(path)
     if is_catalog and kind not in (Kind.STORE, Kind.DIRECTORY, Kind.NOTHING):  # One without a catalog is a directory.
         raise no_store(path)
-    if not is_catalog and kind in (Kind.STORE, Kind.DATABASE):
-        root = path if kind is Kind.STORE else path.parent
+    if not is_catalog and kind is Kind.STORE:
         raise UsageError(
-            f"{path} is no log: `latewood rebuild --catalog {root}` makes a catalog again, and the manifest of a shard "
-            f"is made again by its directory, {root / DATABASES_NAME}/…/shards/00000"
+            f"{path} is no log: `latewood rebuild --catalog {path}` makes a catalog again, the manifest of a shard is "
+            f"made again by its directory, {path / DATABASES_NAME}/…/shards/00000, and `latewood rebuild "
+            f"{path / 'DATABASE'}` finds logs that end before their chunks do"
         )
 
 

@@ -1,4 +1,7 @@
-"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments, or the catalog of a store."""
+"""`latewood rebuild DIR`: make a lost or corrupt manifest again from the segments, or the catalog of a store.
+
+Of a database it finds the shards whose logs end before their chunks do, and has them go on behind the chunks.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -12,8 +15,11 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.identity import identity_fields
 from latewood.cli.opening import open_to_read
 from latewood.cli.output import Output, output_format
-from latewood.cli.place import check_rebuildable
+from latewood.cli.place import Kind, check_rebuildable, kind_of
 from latewood.cli.progress import progress
+from latewood.cli.store_argument import DatabasePath
+from latewood.errors import UsageError
+from latewood.format.store_layout import DATABASES_NAME
 from latewood.fs import PosixFS
 from latewood.log import rebuild as library
 from latewood.log.layout import Layout
@@ -54,6 +60,11 @@ def rebuild(
     is made again: the log begins a new life at its end.  A position that was taken beyond that end, in the log that was
     there before, is refused from then on, also once this one has grown past it.  Give it before the copy is opened.
 
+    DIR may also be a database, as STORE/DATABASE.  Then the logs of its shards are compared with its chunks: one that
+    ends before them, or is gone, was restored from an older copy, or lost, and the store refuses to append to it.  With
+    --accept-loss it is replaced by a log that goes on behind the chunks; what was there is kept under another name.
+    Exits 4 if there is such a log and --accept-loss is not given.
+
     With --engine spark it is Spark's executors that read segments, chunks and objects; they must see DIR under the same
     path.
     """
@@ -67,6 +78,15 @@ def rebuild(
         from latewood.cli.catalog_rebuild import rebuild_store  # noqa: PLC0415 - LMDB and Arrow, only for a store
 
         return rebuild_store(directory, output, choice, dry_run=dry_run, yes=yes)
+    if kind_of(directory) is Kind.DATABASE:
+        from latewood.cli.database_rebuild import rebuild_database  # noqa: PLC0415 - as above
+
+        if choice.is_spark:
+            raise UsageError(
+                "the logs of a database are looked at in no time: --engine spark is for segments and chunks"
+            )
+        place = DatabasePath(directory.parent, directory.name)
+        return rebuild_database(place, output, dry_run=dry_run, yes=yes, accept_loss=accept_loss)
     look_first = not dry_run and not yes
     looks = _looks(directory, choice)
     found = _rebuild(directory, looks, dry_run=dry_run or look_first, accept_loss=accept_loss)
@@ -81,6 +101,11 @@ def rebuild(
 
 
 def _begin_life(directory: Path, output: Output, *, dry_run: bool, yes: bool) -> ExitCode:
+    if kind_of(directory) is Kind.DATABASE:
+        raise UsageError(
+            f"{directory} is a database: give each of the logs of its shards, "
+            f"{directory.parent / DATABASES_NAME}/…/shards/00000"
+        )
     with open_to_read(directory) as log:
         identity, end = log.identity, log.next_sequence
     if identity is None:
@@ -130,7 +155,10 @@ def _judge(found: library.RebuildReport, *, dry_run: bool) -> ExitCode:
     if found.written:
         say(f"wrote a manifest of {found.segments_used:,} segments, from {found.first_sequence} to {end}")
         if found.identity is None:
-            say("the log's identity was lost, so it has a new one: positions that are stored elsewhere are refused")
+            say(
+                "no identity was found, because an older program made the log or it is lost; so the log has a new one: "
+                "positions that name another are refused, and older programs cannot open it any more"
+            )
         say("check it with `latewood verify --deep`")
         return ExitCode.OK
     for problem in found.problems:

@@ -14,7 +14,7 @@ from latewood.cli.newcomer import check_may_join
 from latewood.cli.node_file import load_node
 from latewood.cli.output import write_json
 from latewood.clock import SystemClock
-from latewood.errors import CorruptError, Diverged, UnavailableError
+from latewood.errors import CorruptError, Diverged, StrayLog, StrayRecord, UnavailableError
 from latewood.fs import PosixFS
 from latewood.replica.config import NodeConfig
 from latewood.replica.event_loop import event_loop_factory
@@ -57,10 +57,12 @@ def _advise(error: CorruptError, config: NodeConfig, path: Path) -> None:
     """Have an error of a node say what helps, unless it knows better."""
     if "mend" in vars(error):
         return
-    if isinstance(error, Diverged):  # Each of its files is sound, so that a repair finds nothing.
-        error.mend = replacement(config)
+    if isinstance(error, Diverged) and not isinstance(error, (StrayRecord, StrayLog)):
+        error.mend = replacement(config)  # Each of its files is sound, so that a repair finds nothing.
     elif error.path.is_relative_to(NodeLayout(config.data).parent):
         error.mend = f"leave its files alone: `latewood cluster repair --config {path}` says how it is replaced"
+    elif isinstance(error, Diverged):
+        error.mend = f"another program put it there: `latewood cluster repair --config {path}` keeps what is the node's"
     else:  # Whatever else helps with a log, such as a rebuild: not with one of a node.
         error.mend = f"the others go on: `latewood cluster repair --config {path}` mends this node from them"
 

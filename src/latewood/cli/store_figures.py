@@ -61,7 +61,7 @@ def database_row(store: Store, db_id: DbId, record: DbRecord) -> tuple[object, .
         record.wal_shards,
         record.options.keyed,
         sum(shard.next_sequence - shard.first_sequence for shard in database.stats()),
-        sum(shard.log.stats().size_bytes for shard in database.shards),
+        sum(shard.log.stats().size_bytes for shard in database.shards if not shard.behind()),
         len(chunks),
         sum(chunk.size_bytes for chunk in chunks if has_file(chunk)),
         sum(chunk.size_bytes for chunk in chunks if object_of(chunk)),

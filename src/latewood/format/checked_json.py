@@ -26,8 +26,8 @@ def encode(version: int, body: msgspec.Struct) -> bytes:
     return msgspec.json.encode(_File(version=version, checksum=_checksum(raw), body=msgspec.Raw(raw))) + b"\n"
 
 
-def decode(raw: bytes, kind: type[S], version: int, what: str, path: Path) -> S:
-    """Return the body of a file; `what` is what errors call it.
+def decode(raw: bytes, kind: type[S], version: int, what: str, path: Path, *, oldest: int | None = None) -> S:
+    """Return the body of a file of a version from `oldest` on, or of `version` alone; `what` is what errors call it.
 
     Raises:
         CorruptError: it is not what was written.
@@ -35,7 +35,7 @@ def decode(raw: bytes, kind: type[S], version: int, what: str, path: Path) -> S:
     """
     try:
         file = msgspec.json.decode(raw, type=_File)
-        if file.version != version:
+        if not (version if oldest is None else oldest) <= file.version <= version:
             raise UnsupportedVersion(what, file.version, path)
         if _checksum(bytes(file.body)) != file.checksum:
             raise CorruptError(f"{what} does not match its checksum", path, 0)

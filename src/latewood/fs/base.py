@@ -36,6 +36,13 @@ class File(Protocol):
         """Return its length in bytes."""
         ...
 
+    def stamp(self) -> str:
+        """Return what is another text once its bytes were changed; nearly always also when only its name or mode was.
+
+        Two files have the same stamp only if they are copies that a file system in memory cannot tell apart.
+        """
+        ...
+
     def pread(self, length: int, offset: int) -> bytes:
         """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
         ...

@@ -82,6 +82,12 @@ class PosixFile:
         with errors_of(self.path):
             return os.fstat(self._descriptor).st_size
 
+    def stamp(self) -> str:
+        """Return inode, size and time of the last change, which no program can set."""
+        with errors_of(self.path):
+            status = os.fstat(self._descriptor)
+        return f"{status.st_ino:x}-{status.st_size:x}-{status.st_ctime_ns:x}"
+
     def pread(self, length: int, offset: int) -> bytes:
         """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
         parts = []

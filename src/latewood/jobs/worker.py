@@ -10,11 +10,13 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
 from latewood.catalog import WaitHandle
 from latewood.catalog.tables import Component, JobRecord
+from latewood.closing import Closing
 from latewood.errors import ClosedError, JobStopped, LatewoodError, UsageError
 from latewood.jobs.bell import Bell, ThreadBell
 from latewood.jobs.handlers.context import JobContext
@@ -134,10 +136,11 @@ class WorkerPool:
             context.end_with(JobStopped)
         self.bell.ring()
         end_s = time.monotonic() + wait_ms / 1000
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join(max(0.0, end_s - time.monotonic()))
-        self._end()
+        with Closing() as closing:
+            for thread in self._threads:
+                if thread.ident is not None:
+                    closing(partial(_join, thread, end_s))
+            closing(self._end)
         return [context.job.job_id for context in self._running.all()]
 
     def wait_until_idle(self) -> None:
@@ -249,3 +252,8 @@ class WorkerPool:
         self.bell.ring()
         if self._keeping.ident is not None:
             self._keeping.join()
+
+
+def _join(thread: threading.Thread, end_s: float) -> None:
+    """Wait for a thread's end until a time of the monotonic clock."""
+    thread.join(max(0.0, end_s - time.monotonic()))

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from latewood.errors import CorruptError
+from latewood.format.identity import LogIdentity
+from latewood.fs import FileSystem
 from latewood.kernel import Door
-from latewood.log.layout import segment_id_of
+from latewood.log.layout import Layout, segment_id_of
 from latewood.log.log import Log
+from latewood.log.manifest import ManifestStore
 from latewood.segment import read_footer
 
 
@@ -24,6 +28,21 @@ class SealedPart(NamedTuple):
     size: int
     newest_ns: int
     """The highest timestamp of its records; 0 if it was not asked for."""
+
+
+def identity_of(fs: FileSystem, path: Path) -> LogIdentity | None:
+    """Return the identity of the log in a directory, which is not opened.
+
+    None: there is none, an older program made it, or its manifest is damaged, which opening it says.
+
+    Raises:
+        UnsupportedVersion: a later program wrote it.
+    """
+    store = ManifestStore(fs, Layout(path))
+    try:
+        return None if store.is_unfinished_creation() else store.load().identity
+    except CorruptError:
+        return None
 
 
 def sealed_parts(log: Log, *, with_times: bool) -> Iterator[SealedPart]:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from latewood.clock import Clock, SystemClock
+from latewood.closing import Closing
 from latewood.errors import ClosedError, Forked, NotFoundError, UsageError
 from latewood.format.identity import LogIdentity, Mark, Owner
 from latewood.format.manifest import Manifest
@@ -404,20 +405,17 @@ class Log:
         """
         if self._closed:
             return
-        try:
-            try:
-                if self._group:
-                    self._group.close()
-            finally:
-                self._writer.close()
-        finally:
+        with Closing() as closing:
+            if self._group:
+                closing(self._group.close)
+            closing(self._writer.close)
             if self._writer.is_closed:  # If an interrupt came first, nobody else may write yet: close again.
                 self._closed = ClosedError("the log is closed; open it again")
-                self._wake.wake()
-                self._wake.close()
+                closing(self._wake.wake)
+                closing(self._wake.close)
                 if self._lock:
-                    self._lock.close()
-                self._fs.close()
+                    closing(self._lock.close)
+                closing(self._fs.close)
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.identity import LogIdentity
 from latewood.format.manifest import ActiveSegment, Manifest
@@ -102,7 +102,7 @@ def rebuild(
     Raises:
         NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
-        UnsupportedVersion: a later program wrote the file `identity`.
+        UnsupportedVersion: a later program wrote one of the log's files; nothing was changed.
         DirectoryReplaced: the log's directory was moved or replaced meanwhile.
     """
     if not fs.exists(layout.root):
@@ -112,6 +112,7 @@ def rebuild(
         raise _nothing_to_rebuild_from(layout)
     layout = Layout(fs.absolute(layout.root))
     with _held(fs, layout, writable=not dry_run) as held:
+        _check_versions(held, layout)
         assembly, found = _read(held, layout, progress, looks or partial(_looks, held))
         manifest = _old_manifest(held, layout)
         identity = (manifest.identity if manifest else None) or load_identity(held, layout)
@@ -239,8 +240,20 @@ def _durable_end(fs: FileSystem, layout: Layout) -> int:
 def _old_manifest(fs: FileSystem, layout: Layout) -> Manifest | None:
     try:
         return ManifestStore(fs, layout).load()
-    except (CorruptError, UnsupportedVersion):
+    except CorruptError:
         return None
+
+
+def _check_versions(fs: FileSystem, layout: Layout) -> None:
+    """Raise if a later program wrote one of the files beside the segments, whether or not it is read here.
+
+    Raises:
+        UnsupportedVersion: it did.
+    """
+    ManifestStore(fs, layout).check_versions()
+    load_identity(fs, layout)
+    load_pointer(fs, layout)
+    load_checkpoint(fs, layout)
 
 
 def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:

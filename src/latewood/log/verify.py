@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.entries import SegmentEntry
 from latewood.format.identity import LogIdentity
 from latewood.format.manifest import Manifest
@@ -21,9 +21,6 @@ from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
 from latewood.log.successor import has_record, unknown_successor
 from latewood.log.summary import SegmentSummary, summarize
-
-UPGRADE: Final = "upgrade Latewood"
-"""The remedy for what is sound, and newer than this program."""
 
 Progress = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -76,6 +73,7 @@ def verify_log(
 
     Raises:
         NotFoundError: there is no log.
+        UnsupportedVersion: a later program wrote one of its files: it may be sound, and this program cannot tell.
     """
     store = ManifestStore(fs, layout)
     try:
@@ -84,8 +82,6 @@ def verify_log(
     except CorruptError as error:
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
-    except UnsupportedVersion as error:
-        return Verification([Finding("damage", error.path, 0, str(error), UPGRADE)], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
     for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)
@@ -179,11 +175,7 @@ class _Check:
         if identity is None:
             return
         remedy = "opening the log to append writes it again"
-        try:
-            found = load_identity(self._fs, self._layout)
-        except UnsupportedVersion as error:
-            self.findings.append(Finding("damage", path, 0, str(error), UPGRADE))
-            return
+        found = load_identity(self._fs, self._layout)
         if found is None:
             self._warn(path, 0, "missing or damaged: a rebuild would have to give the log another identity", remedy)
         elif found != identity:
@@ -198,7 +190,8 @@ class _Check:
                 remedy = "opening the log to append writes it again"
                 self._warn(self._layout.sealed_pointer, 0, "missing or stale", remedy)
         checkpoint_exists = self._fs.exists(self._layout.checkpoint)
-        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and self._manifest.generation > 1:
+        is_new = not len(entries) and not self.records  # It is made empty, and first written by a flush of records.
+        if checkpoint_exists and load_checkpoint(self._fs, self._layout) is None and not is_new:
             self._warn(self._layout.checkpoint, 0, "not sound", "the next flush writes it again")
 
     def orphans(self) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from latewood.clock import SystemClock
+from latewood.closing import Closing
 from latewood.errors import ClosedError, DirectoryReplaced, LatewoodError, NotFoundError, Poisoned, UnavailableError
 from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
@@ -465,13 +466,14 @@ class Writer:
 
     def _release(self, reason: ClosedError) -> None:
         self._closed = reason
-        if self._prepared:
-            self._prepared.close()
-            self._prepared = None
+        prepared, self._prepared = self._prepared, None
         self.door.set(None)
         self._has_no_policy = False
-        self.segment.close()
-        self.durability.close()
+        with Closing() as closing:
+            if prepared:
+                closing(prepared.close)
+            closing(self.segment.close)
+            closing(self.durability.close)
 
     def abandon_after_fork(self, reason: ClosedError) -> None:
         """Refuse all further use in a forked child; the parent goes on.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from latewood.clock import Clock
+from latewood.closing import Closing
 from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
@@ -145,11 +146,10 @@ class Queue(Log):
         Raises:
             Poisoned, DirectoryReplaced: the last flush failed, or could not be made in the directory that was opened.
         """
-        try:
-            super().close()
-        finally:  # After the log, so that a reader that waits in another thread finds that closed.
+        with Closing() as closing:
+            closing(super().close)
             for reader in list(self._opened_readers):
-                reader.close()
+                closing(reader.close)  # After the log, so that one that waits in another thread finds that closed.
 
     def _open_to_write(self, claim: Claim, *, background: bool) -> None:
         super()._open_to_write(claim, background=background)

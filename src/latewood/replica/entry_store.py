@@ -28,10 +28,12 @@ from latewood.format.entry import (
     encode_pack,
     encode_record,
 )
-from latewood.fs import FileSystem
+from latewood.format.identity import Owner
+from latewood.fs import FileSystem, PosixFS
 from latewood.limits import MiB
 from latewood.log import Log, LogOptions
 from latewood.log.head import retire_before, sweep_head
+from latewood.replica.births import check_birth
 from latewood.replica.engine import NO_NODE, ConfState, Entry, HardState, Recovered, Snapshot
 from latewood.replica.markers import (
     ParentState,
@@ -41,6 +43,7 @@ from latewood.replica.markers import (
     entry_record,
     hard_state_record,
     members_record,
+    record_of_ours,
 )
 from latewood.replica.recent import RecentEntries
 
@@ -79,6 +82,7 @@ class SegmentedLogStore:
         path: str | Path,
         options: LogOptions | None = None,
         *,
+        birth: bytes | None = None,
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         background: bool = True,
@@ -86,12 +90,18 @@ class SegmentedLogStore:
     ) -> Self:
         """Open the parent log in a directory, making it if it is not there; finish what a crash interrupted.
 
+        `birth` is its identity, in a cluster.
+
         Raises:
+            StrayLog: another log is there.
             CorruptError: something that was durable is damaged.
             UnsupportedVersion: a later program wrote it.
             Locked: another process has it.
         """
-        log = Log.open(path, options, fs=fs, clock=clock, background=background)
+        if birth is not None:
+            check_birth(fs or PosixFS(), Path(path), birth, "the parent log of this node")
+        owner = Owner.NODE
+        log = Log.open(path, options, fs=fs, clock=clock, background=background, owner=owner, birth=birth)
         try:
             store = cls(log, recent_bytes_max)
             store._rebuild()
@@ -351,7 +361,7 @@ class SegmentedLogStore:
     def _rebuild(self) -> None:
         state, path = self._state, self.path
         for record in self._log.scan():
-            parent = decode_record(record.payload, path, record.sequence)
+            parent = record_of_ours(record, path)
             state.add(parent, record.sequence)
             self._remember(parent)
         state.check_whole()

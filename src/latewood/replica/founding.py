@@ -15,6 +15,7 @@ from latewood.clock import Clock
 from latewood.errors import ConflictError, CorruptError, Locked, NotFoundError, UsageError
 from latewood.fs import FileSystem, Lock, replace_file
 from latewood.log import LogOptions
+from latewood.replica.births import Births
 from latewood.replica.config import NodeConfig
 from latewood.replica.engine import ConfState, HardState, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
@@ -42,7 +43,7 @@ def found_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
     check_unowned(config, fs)
     layout = NodeLayout(config.data)
     fs.make_directory(layout.root)
-    with SegmentedLogStore.open(layout.parent, parent_options(config), fs=fs, clock=clock, background=False) as store:
+    with open_parent(config, fs, clock) as store:
         if store.snapshot is None:
             store.install(Snapshot(1, 1, ConfState(tuple(sorted(config.peers))), b""))
             store.set_hard_state(HardState(1, 0, 1))
@@ -58,8 +59,7 @@ def join_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
     """
     check_unowned(config, fs)
     fs.make_directory(config.data)
-    parent = NodeLayout(config.data).parent
-    SegmentedLogStore.open(parent, parent_options(config), fs=fs, clock=clock, background=False).close()
+    open_parent(config, fs, clock).close()
     _own(config, fs)
 
 
@@ -132,6 +132,21 @@ def check_unowned(config: NodeConfig, fs: FileSystem) -> None:
     if is_node(config, fs):
         message = f"{config.data} is a node's already; a node that lost its data is removed, and another one added"
         raise ConflictError(message)
+
+
+def births_of(config: NodeConfig) -> Births:
+    """Return what the logs of a node are called."""
+    return Births(config.cluster_id, config.node_id)
+
+
+def open_parent(config: NodeConfig, fs: FileSystem, clock: Clock) -> SegmentedLogStore:
+    """Open the parent log of a node that does not run, making it if it is not there.
+
+    Raises:
+        CorruptError, UnsupportedVersion, Locked: as `SegmentedLogStore.open`.
+    """
+    path, birth = NodeLayout(config.data).parent, births_of(config).parent()
+    return SegmentedLogStore.open(path, parent_options(config), birth=birth, fs=fs, clock=clock, background=False)
 
 
 def parent_options(config: NodeConfig) -> LogOptions:

@@ -19,16 +19,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from latewood.errors import CorruptError
+from latewood.errors import CorruptError, UnsupportedVersion
 from latewood.format.entry import (
     Members,
     ParentRecord,
     RecordKind,
     decode_members,
+    decode_record,
     decode_vote,
     encode_members,
     encode_vote,
 )
+from latewood.kernel import Record
 from latewood.replica.engine import ConfState, Entry, EntryKind, HardState, Snapshot
 
 ANCHOR_ENTRIES: Final = 128
@@ -256,3 +258,23 @@ def entry_record(entry: Entry) -> ParentRecord:
 def entry_of(record: ParentRecord) -> Entry:
     """Return the entry in a record."""
     return Entry(record.index, record.term, record.type, record.body)
+
+
+def record_of_ours(record: Record, path: Path) -> ParentRecord:
+    """Return what a record of a parent log says, if the node wrote it: then its `ext_id` is the index in it.
+
+    Raises:
+        CorruptError: the node did not write it, or it is damaged.
+        UnsupportedVersion: a later program wrote it, or none that knows of nodes.
+    """
+    stray = f"record {record.sequence} is not as a node writes it: another program appended it"
+    try:
+        parent = decode_record(record.payload, path, record.sequence)
+    except UnsupportedVersion as error:
+        error.add_note(f"if no later Latewood ever ran this node, {stray}, and the node must be replaced")
+        raise
+    except CorruptError as error:
+        raise CorruptError(f"{stray} ({error.reason})", path, record.sequence) from None
+    if parent.index != record.ext_id:
+        raise CorruptError(stray, path, record.sequence)
+    return parent

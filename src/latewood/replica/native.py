@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from latewood.errors import NotFoundError
 
-REMEDY: Final = "install Rust (https://rustup.rs) and then latewood again"
+REMEDY: Final = "install Rust 1.85 or later (https://rustup.rs) and then latewood again"
 """What builds the native module."""
 
 

@@ -35,7 +35,7 @@ from latewood.replica.directory import DIRECTORY_PARTITION, DirectoryMachine
 from latewood.replica.dispatch import Dispatcher, Limits
 from latewood.replica.engine import Message, MessageKind
 from latewood.replica.figures import directory_of
-from latewood.replica.founding import check_owner, hold_node, parent_options
+from latewood.replica.founding import births_of, check_owner, hold_node, parent_options
 from latewood.replica.keeping import Keeper
 from latewood.replica.link import Identity
 from latewood.replica.machine import LogMachine, MachineFactory, PartitionStateMachine
@@ -277,6 +277,7 @@ class Node:
             self.fs,
             self._clock,
             self._machine,
+            births_of(config),
             parent_options(config),
             LogOptions(segment_bytes_max=config.storage.partition_segment_bytes),
             background=True,

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from latewood.clock import Clock
-from latewood.errors import CorruptError, DataLost, Diverged
-from latewood.fs import FileSystem
+from latewood.errors import CorruptError, DataLost, Diverged, StrayRecord
+from latewood.format.identity import Owner
+from latewood.fs import FileSystem, PosixFS
 from latewood.log import Log, LogOptions
 from latewood.log.head import SealedPart, door_of, retire_before, room_bytes, sealed_parts, sweep_head
+from latewood.replica.births import check_birth
 from latewood.replica.machine import PartitionEntry
 
 _READ_BYTES: Final = 1 << 20
@@ -48,17 +50,22 @@ class PartitionLogStore:
         partition_id: int,
         born: int,
         *,
+        birth: bytes | None = None,
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         options: LogOptions | None = None,
         background: bool = False,
     ) -> Self:
-        """Open the log, making it if it is not there.
+        """Open the log, making it if it is not there.  `birth` is its identity, in a cluster.
 
         Raises:
+            StrayLog: another log is there.
             CorruptError: something that was durable is damaged.
         """
-        log = Log.open(path, options, fs=fs, clock=clock, background=background)
+        if birth is not None:
+            check_birth(fs or PosixFS(), path, birth, partition_text(partition_id, born))
+        owner = Owner.NODE
+        log = Log.open(path, options, fs=fs, clock=clock, background=background, owner=owner, birth=birth)
         try:
             sweep_head(log)
         except BaseException:
@@ -133,12 +140,13 @@ class PartitionLogStore:
         What is there already is compared, and left alone.
 
         Raises:
-            Diverged: something else is there, or entries before these are missing; nothing was written.
+            StrayRecord: something else is there; nothing was written.
+            Diverged: entries before these are missing; nothing was written.
             DiskFull: there was no room for all of them; the same call again goes on.
             Poisoned: a sync failed; open it again.
         """
         following = self.next_index
-        self._verify([entry for entry in entries if entry.index < following])
+        self.compare(entries)
         fresh = [entry for entry in entries if entry.index >= following]
         for expected, entry in enumerate(fresh, following):
             if entry.index != expected:
@@ -150,6 +158,27 @@ class PartitionLogStore:
                 timestamps_ns=[entry.timestamp_ns for entry in fresh],
             )
         return fresh
+
+    def compare(self, entries: Sequence[PartitionEntry]) -> None:
+        """Compare entries, in order, with those of them that are here; those that were compacted are believed.
+
+        Raises:
+            StrayRecord: something else is here.
+            Diverged: they are not all here.
+        """
+        known = [entry for entry in entries if self.first_index <= entry.index < self.next_index]
+        if not known:
+            return
+        try:
+            for entry, stored in zip(known, self.read(known[0].index, known[-1].index + 1), strict=True):
+                if entry != stored:
+                    raise self.stray(_difference(entry, stored), entry.index)
+        except (DataLost, ValueError) as error:
+            raise self._diverged("entries of the parent log are not all here", known[0].index) from error
+
+    def stray(self, reason: str, index: int) -> StrayRecord:
+        """Return the error that says of an entry that is here that it is none of the cluster's."""
+        return StrayRecord(reason, self.path, self.partition_id, index - 1)
 
     def flush(self) -> int:
         """Make what was placed durable, and return the highest index that is.
@@ -202,18 +231,6 @@ class PartitionLogStore:
     def _holds_any(self) -> bool:
         return self.next_index > self.first_index
 
-    def _verify(self, replayed: Sequence[PartitionEntry]) -> None:
-        """Compare entries that come again with what is here; those that were compacted are believed."""
-        known = [entry for entry in replayed if entry.index >= self.first_index]
-        if not known:
-            return
-        try:
-            for entry, stored in zip(known, self.read(known[0].index, known[-1].index + 1), strict=True):
-                if entry != stored:
-                    raise self._diverged(_difference(entry, stored), entry.index)
-        except (DataLost, ValueError) as error:
-            raise self._diverged("entries of the parent log are not all here", known[0].index) from error
-
     def _damaged(self, index: int) -> CorruptError:
         with closing(self._log.view().segment_with(index - 1)) as segment:
             reason = f"entry {index} was placed, and cannot be read"
@@ -223,10 +240,13 @@ class PartitionLogStore:
         return Diverged(f"partition {self.partition_id}: {reason}", self.path, index)
 
 
+def partition_text(partition_id: int, born: int) -> str:
+    """Return what errors call a partition."""
+    return f"partition {partition_id} that entry {born} made"
+
+
 def _difference(entry: PartitionEntry, stored: PartitionEntry) -> str:
-    if entry.index != stored.index or entry.global_index != stored.global_index:
-        return (
-            f"the parent log has entry {entry.index} at {entry.global_index}, "
-            f"and here is entry {stored.index} at {stored.global_index}"
-        )
-    return f"the record of entry {entry.index} is not what the parent log says"
+    if entry.global_index != stored.global_index:
+        came = f"came with entry {stored.global_index}" if stored.global_index else "came with no entry"
+        return f"{came}, and the parent log has this record with entry {entry.global_index}"
+    return f"is not what entry {entry.global_index} of the parent log says"

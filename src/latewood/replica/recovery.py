@@ -1,11 +1,14 @@
 """Recovery: a node comes back with the partitions that its parent log says it has.  Forward only.
 
 1. The parent log is opened; what it holds is durable then.  Nothing of it is ever rolled back here.
-2. The partitions are opened, and what teardowns left is collected.
+2. The partitions are opened, and what teardowns left is collected.  One that holds records that the parent log and the
+   snapshots do not know of (`agreement`) stops the node before anything is changed or served.
 3. The newest whole snapshot gives machines their state, and partitions that it is ahead of their beginning.  One whose
    teardown is committed behind it is not brought back for that: nobody has its records any more.
 4. Committed entries behind the parent's base are taken to their partitions again: what is there is verified, what is
-   missing is appended.  A partition may be ahead of the parent: all that it holds was committed.
+   missing is appended.  A partition may have more: entries of which the parent log forgot that they are committed,
+   which are verified before, and from then on count as committed, and those up to a snapshot whose installation was cut
+   short.
 5. Machines go on behind their snapshots, from the partitions' logs.
 
 The same parent log gives the same partitions, however often and wherever it is interrupted.
@@ -21,14 +24,15 @@ from latewood.errors import Diverged, NotFoundError, UnavailableError
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.replica.acks import AckTracker
+from latewood.replica.agreement import Agreement, entries_between
 from latewood.replica.answers import AnswerBook
 from latewood.replica.apply import Applier
+from latewood.replica.births import Births
 from latewood.replica.dispatch import Dispatcher, Following, next_indices
-from latewood.replica.engine import Entry
 from latewood.replica.entry_store import RECENT_BYTES_MAX, SegmentedLogStore
 from latewood.replica.machine import MachineFactory, PartitionEntry, runs_of
 from latewood.replica.partition import PartitionLogStore
-from latewood.replica.roster import Roster
+from latewood.replica.roster import Roster, partition_names
 from latewood.replica.routing import Committed, Parts, SegmentedStateMachine, commands_of
 from latewood.replica.snapshot import PartitionState, SnapshotReader, snapshots
 from latewood.replica.watermarks import PartitionProgress, Watermarks
@@ -79,6 +83,7 @@ class NodeSite(NamedTuple):
     fs: FileSystem
     clock: Clock
     factory: MachineFactory
+    births: Births
     parent_options: LogOptions | None = None
     partition_options: LogOptions | None = None
     background: bool = False
@@ -107,7 +112,9 @@ def recover_node(
     `pull` is needed only if an installation was cut short that has to fetch records from peers.
 
     Raises:
-        Diverged: a partition does not agree with the parent log, or misses what that has forgotten.
+        StrayRecord: a partition holds a record that the node did not write.
+        StrayLog: a directory of the node holds a log of another partition, node or cluster.
+        Diverged: a partition misses what the parent log has forgotten, or holds what that has lost.
         CorruptError: something that was durable is damaged.
         Locked: another process has it.
         UnavailableError: it needs records of peers, and cannot have them now.
@@ -116,44 +123,51 @@ def recover_node(
     store = SegmentedLogStore.open(
         layout.parent,
         site.parent_options,
+        birth=site.births.parent(),
         fs=fs,
         clock=clock,
         background=site.background,
         recent_bytes_max=site.recent_bytes_max,
     )
     makers = _MAKERS if site.background else 1
-    roster = Roster(layout.partitions, fs=fs, clock=clock, options=site.partition_options, makers=makers)
+    options = site.partition_options
+    roster = Roster(layout.partitions, site.births, fs=fs, clock=clock, options=options, makers=makers)
     try:
         _check_base(store, site)
-        roster.open()
-        base = store.first_index - 1
-        parts = Parts(
-            roster,
-            applier or Applier(clock),
-            Watermarks(base),
-            dispatcher or Dispatcher(),
-            acks or AckTracker(store.conf.electors),
-            site.factory,
-            clock,
-        )
+        with ExitStack() as opened:
+            readers = [
+                opened.enter_context(SnapshotReader.open(fs, layout.snapshots / f"{index}-{term}"))
+                for index, term in snapshots(fs, layout.snapshots)
+            ]
+            agreement = Agreement.of(store, readers)
+            _open_roster(site, roster, agreement)
+            _remember_commit(store, roster, agreement)
+            parts = Parts(
+                roster,
+                applier or Applier(clock),
+                Watermarks(agreement.base_index),
+                dispatcher or Dispatcher(),
+                acks or AckTracker(store.conf.electors),
+                site.factory,
+                clock,
+            )
+            ended = agreement.ended(store.commit_index)
+            _begin_partitions(site, parts, agreement.base_index, readers, ended, pull)
         machine = SegmentedStateMachine(parts)
-        commit = store.commit_index
-        ended = _ended(store, commit)
-        _open_partitions(site, parts, base, ended, pull)
         machine.answers = _answers(site)
-        _replay(store, machine, commit, ended)
+        _replay(store, machine, ended)
     except BaseException:
         roster.close()
         store.close()
         raise
-    return RecoveredNode(store, machine, commit)
+    return RecoveredNode(store, machine, store.commit_index)
 
 
 def following_indices(store: SegmentedLogStore, machine: SegmentedStateMachine) -> Following:
     """Return what a node goes on from that begins to lead, for `Dispatcher.lead`: the whole end of its log counts."""
     placed = {partition.partition_id: partition.next_index - 1 for partition in machine.parts.roster}
     routed = machine.parts.watermarks.routed
-    tail = _entries(store, routed + 1, store.last_index + 1)
+    tail = entries_between(store, routed + 1, store.last_index + 1)
     return next_indices(placed, (command for entry in tail for command in commands_of(entry)))
 
 
@@ -197,20 +211,43 @@ def close_node(node: RecoveredNode) -> None:
 # -- the partitions ---------------------------------------------------------------------------------------
 
 
-def _open_partitions(site: NodeSite, parts: Parts, base: int, ended: dict[int, int], pull: Pull | None) -> None:
+def _open_roster(site: NodeSite, roster: Roster, agreement: Agreement) -> None:
+    """Open the partitions, and refuse those that hold something that nobody gave them."""
+    directory = site.layout.partitions
+    for partition_id, born in partition_names(site.fs, directory):
+        agreement.check_born(site.fs, directory / f"{partition_id}-{born}", partition_id, born)
+    roster.open(agreement.is_known)
+    for partition in roster:
+        agreement.check(partition)
+
+
+def _remember_commit(store: SegmentedLogStore, roster: Roster, agreement: Agreement) -> None:
+    """Know again that entries are committed that partitions hold, which a stop may have the parent log forget.
+
+    Otherwise a leader that lacks them, elected by a node that has lost what it acknowledged, could overwrite them.
+    """
+    agreement.check_equal(store, store.commit_index + 1, roster)
+    proven = agreement.proven_index(roster)
+    if proven > store.commit_index:
+        store.keep_commit(proven)
+
+
+def _begin_partitions(
+    site: NodeSite,
+    parts: Parts,
+    base: int,
+    readers: list[SnapshotReader],
+    ended: dict[int, int],
+    pull: Pull | None,
+) -> None:
     """Give every partition its machine, with the state of the newest snapshot that it is not behind."""
-    with ExitStack() as opened:
-        readers = [
-            opened.enter_context(SnapshotReader.open(site.fs, site.layout.snapshots / f"{index}-{term}"))
-            for index, term in snapshots(site.fs, site.layout.snapshots)
-        ]
-        for partition_id, index in ended.items():
-            parts.roster.tear_down(partition_id, index)
-        installed = [reader for reader in readers if reader.index <= base]
-        if installed:
-            _bring_to_base(parts.roster, installed[-1], ended, pull)
-        for partition in parts.roster:
-            _begin(site, parts, partition, _usable(readers, partition))
+    for partition_id, index in ended.items():
+        parts.roster.tear_down(partition_id, index)
+    installed = [reader for reader in readers if reader.index <= base]
+    if installed:
+        _bring_to_base(parts.roster, installed[-1], ended, pull)
+    for partition in parts.roster:
+        _begin(site, parts, partition, _usable(readers, partition))
 
 
 def _answers(site: NodeSite) -> AnswerBook:
@@ -288,6 +325,8 @@ def _begin(
     last = partition.last()
     kept_global = usable.applied_global if usable else 0
     highest_global = last.global_index if last else kept_global
+    if last and highest_global < kept_global:
+        raise partition.stray(f"came with entry {highest_global}, behind those of entry {kept_global}", last.index)
     progress = PartitionProgress(
         highest_index=highest,
         highest_global=highest_global,
@@ -317,6 +356,8 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
     if known and known.born != state.born and not may_replace:
         return
     partition = roster.begin_at(state.partition_id, state.born, 1)
+    if partition.next_index <= state.partition_log_index and not _ends_as_elsewhere(partition, state, pull):
+        partition = roster.begin_anew(partition)
     while partition.next_index <= state.partition_log_index:
         entries = _pulled(state, partition.next_index, pull)
         first = entries[0].index if entries else state.partition_log_index + 1
@@ -326,6 +367,18 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
             partition = roster.begin_at(state.partition_id, state.born, first)
         partition.place(entries)
     partition.flush()
+
+
+def _ends_as_elsewhere(partition: PartitionLogStore, state: PartitionState, pull: Pull) -> bool:
+    """Say whether the last record of a partition, which no entry of the parent log vouches for, is that of other nodes.
+
+    They may have it no more: then nobody can say.
+    """
+    last = partition.last()
+    if last is None:
+        return True
+    entries = _pulled(state, last.index, pull)
+    return not entries or entries[0].index != last.index or entries[0] == last
 
 
 def _pulled(state: PartitionState, low: int, pull: Pull) -> list[PartitionEntry]:
@@ -360,24 +413,10 @@ def _check_base(store: SegmentedLogStore, site: NodeSite) -> None:
         raise Diverged(reason, site.layout.snapshots / name, 0)
 
 
-def _ended(store: SegmentedLogStore, commit: int) -> dict[int, int]:
-    """Return the partitions that a committed entry behind the base tears down, and the last such entry of each."""
-    entries = _entries(store, store.first_index, commit + 1)
-    ends = [one for one in map(Committed, entries) if one.tears_down]
-    return {one.commands[0].partition_id: one.index for one in ends}
-
-
-def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, commit: int, ended: dict[int, int]) -> None:
+def _replay(store: SegmentedLogStore, machine: SegmentedStateMachine, ended: dict[int, int]) -> None:
     """Take committed entries to the partitions again; those of partitions that were torn down since are for nobody."""
-    low = store.first_index
+    low, commit = store.first_index, store.commit_index
     while low <= commit:
         entries = store.read(low, commit + 1, _REPLAY_BYTES)
         machine.route(map(Committed, entries), store.durable_index, ended)
-        low = entries[-1].index + 1
-
-
-def _entries(store: SegmentedLogStore, low: int, high: int) -> Iterator[Entry]:
-    while low < high:
-        entries = store.read(low, high, _REPLAY_BYTES)
-        yield from entries
         low = entries[-1].index + 1

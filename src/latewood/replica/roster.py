@@ -4,6 +4,8 @@
 that was torn down and written again is another one, with a later `born`: entries that are replayed from before that are
 none of its own.  Which partitions there are follows from the parent log alone.
 
+A repair leaves the sound records of a partition in `….kept` before it moves the partition away: `finish_repairs`.
+
 Teardown: 1. the directory is renamed to `….dropped`, durably; 2. what is in it is removed.  A crash between leaves
 files that the next opening collects.   Order of writes: docs/crash-safety.md, "replica".
 
@@ -11,7 +13,7 @@ Threads: one, but for reading a partition's log.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +23,13 @@ from latewood.clock import Clock, SystemClock
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.log import LogOptions
-from latewood.replica.partition import PartitionLogStore
+from latewood.replica.births import Births, check_birth
+from latewood.replica.partition import PartitionLogStore, partition_text
 
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]+)")
 _DROPPED: Final = ".dropped"
+_KEPT: Final = ".kept"
+"""The end of the name of a directory with what a repair keeps of a partition, until it takes the partition's place."""
 
 PARTITION_SEGMENT_BYTES: Final = 4 * MiB
 """Room is promised by the disk a segment ahead: with a thousand partitions that is some GiB, not a hundred."""
@@ -36,6 +41,7 @@ class Roster:
     def __init__(
         self,
         root: Path,
+        births: Births,
         *,
         fs: FileSystem,
         clock: Clock | None = None,
@@ -44,26 +50,32 @@ class Roster:
     ) -> None:
         """With several `makers`, threads open logs side by side: each waits for the disk some times."""
         self._makers = makers
-        self._root, self._fs, self._clock = root, fs, clock or SystemClock()
+        self._root, self._births, self._fs, self._clock = root, births, fs, clock or SystemClock()
         self._options = options or LogOptions(segment_bytes_max=PARTITION_SEGMENT_BYTES)
         self._partitions: dict[int, PartitionLogStore] = {}
 
-    def open(self) -> None:
-        """Open all partitions that there are, and collect what teardowns left.
+    def open(self, is_known: Callable[[int, int], bool] = lambda *_: True) -> None:
+        """Open all partitions that there are, and collect what teardowns left: those too that `is_known` denies.
 
         Raises:
+            StrayLog: a directory of a partition has another log; nothing was removed.
             CorruptError: one of them is damaged.
         """
         self._fs.make_directory(self._root)
+        finish_repairs(self._fs, self._root)
         names = self._fs.list(self._root)
+        for partition_id, born in filter(None, map(_parsed, names)):
+            birth = self._births.partition(partition_id, born)
+            check_birth(self._fs, self._path(partition_id, born), birth, partition_text(partition_id, born))
         for name in names:
             if name.endswith(_DROPPED):
                 self._fs.remove_tree(self._root / name)
         newest: dict[int, int] = {}
         for partition_id, born in filter(None, map(_parsed, names)):
-            newest[partition_id] = max(born, newest.get(partition_id, 0))
+            if is_known(partition_id, born):
+                newest[partition_id] = max(born, newest.get(partition_id, 0))
         for partition_id, born in filter(None, map(_parsed, names)):
-            if born < newest[partition_id]:
+            if newest.get(partition_id) != born:
                 self._discard(self._path(partition_id, born))
         try:
             self.make_many(newest)
@@ -126,6 +138,11 @@ class Roster:
         self._partitions[partition_id] = partition = self._open_one(partition_id, born, first_index)
         return partition
 
+    def begin_anew(self, partition: PartitionLogStore) -> PartitionLogStore:
+        """Return a partition in place of one whose records are not those of other nodes; it has none."""
+        self._remove(partition)
+        return self.begin_at(partition.partition_id, partition.born, 1)
+
     def tear_down(self, partition_id: int, global_index: int) -> bool:
         """Remove a partition with its files, if the teardown at `global_index` is of this one; say whether it was."""
         partition = self._partitions.get(partition_id)
@@ -149,8 +166,10 @@ class Roster:
 
     def _open_one(self, partition_id: int, born: int, first_index: int) -> PartitionLogStore:
         path = self._path(partition_id, born)
-        options = _beginning_at(self._options, first_index)
-        return PartitionLogStore.open(path, partition_id, born, fs=self._fs, clock=self._clock, options=options)
+        birth, options = self._births.partition(partition_id, born), beginning_at(self._options, first_index)
+        return PartitionLogStore.open(
+            path, partition_id, born, birth=birth, fs=self._fs, clock=self._clock, options=options
+        )
 
     def _remove(self, partition: PartitionLogStore) -> None:
         self._partitions.pop(partition.partition_id)
@@ -168,6 +187,23 @@ class Roster:
         return self._root / f"{partition_id}-{born}"
 
 
+def kept_path(path: Path) -> Path:
+    """Return where a repair leaves what it keeps of a partition."""
+    return path.with_name(path.name + _KEPT)
+
+
+def finish_repairs(fs: FileSystem, root: Path) -> None:
+    """Give what repairs have kept of partitions the name of those, if that was cut short."""
+    for name in fs.list(root) if fs.exists(root) else []:
+        if name.endswith(_KEPT):
+            place = root / name.removesuffix(_KEPT)
+            if fs.exists(place):  # The partition was not moved away: not all may be in what is kept.
+                fs.remove_tree(root / name)
+            else:
+                fs.rename(root / name, place)
+                fs.sync_directory(root)
+
+
 def partition_names(fs: FileSystem, root: Path) -> list[tuple[int, int]]:
     """Return number and birth of the partitions that have a directory; none of them is opened."""
     return sorted(filter(None, map(_parsed, fs.list(root)))) if fs.exists(root) else []
@@ -178,5 +214,6 @@ def _parsed(name: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _beginning_at(options: LogOptions, first_index: int) -> LogOptions:
+def beginning_at(options: LogOptions, first_index: int) -> LogOptions:
+    """Return the options of a partition's log that begins with an entry."""
     return options if first_index == 1 else replace(options, first_sequence=first_index - 1)

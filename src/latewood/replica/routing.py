@@ -281,7 +281,7 @@ class SegmentedStateMachine:
             return
         size = sum(len(payload) for _, command in writes for payload in command.payloads)
         parts.dispatcher.record_committed(partition_id, runs[0].first, last, size, now_ns)
-        entries = _entries(writes)
+        entries = entries_of(writes)
         keep = parts.dispatcher.may_queue(parts.applier.queued(partition_id), Load(len(entries), size))
         parts.applier.offer(partition_id, entries, keep=keep)
 
@@ -304,11 +304,12 @@ def _place(partition: PartitionLogStore, writes: Sequence[_Write]) -> None:
     for at, (index, command) in enumerate(writes):
         _, first, payloads, timestamp_ns, _, _ = command
         if not partition.place_run(first, index, timestamp_ns, payloads):
-            partition.place(_entries(writes[at:]))
+            partition.place(entries_of(writes[at:]))
             return
 
 
-def _entries(writes: Iterable[_Write]) -> list[PartitionEntry]:
+def entries_of(writes: Iterable[_Write]) -> list[PartitionEntry]:
+    """Return the entries of partitions that commands make, each given with the number of its parent entry."""
     return [
         PartitionEntry(command.partition_id, at, index, command.timestamp_ns, payload)
         for index, command in writes

@@ -10,6 +10,7 @@ A partition whose log is its state has no pieces: its records are fetched from t
 Threads: a `SnapshotWriter` or `SnapshotReceiver` is used by one at a time; a `SnapshotReader` may be opened by any.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -37,6 +38,7 @@ from latewood.format.entry import (
     encode_chunk,
     encode_members,
 )
+from latewood.format.identity import Owner
 from latewood.fs import FileSystem
 from latewood.kernel import crc32c
 from latewood.limits import KiB, MiB
@@ -58,6 +60,8 @@ OPTIONS: Final = LogOptions(segment_bytes_max=4 * MiB)
 _NAME: Final = re.compile(r"([0-9]+)-([0-9]+)")
 _INCOMING: Final = ".incoming"
 _DROPPED: Final = ".dropped"
+
+_logger = logging.getLogger(__name__)
 
 
 class PartitionState(NamedTuple):
@@ -82,7 +86,7 @@ class SnapshotWriter:
         self._index, self._term = index, term
         self._path = directory / f"{index}-{term}"
         fs.remove_tree(_incoming(self._path))
-        self._log = Log.open(_incoming(self._path), options, fs=fs, clock=clock, background=False)
+        self._log = _open_incoming(self._path, options, fs, clock)
         self._checksum = 0
 
     def parent(self, conf: ConfState) -> None:
@@ -137,6 +141,8 @@ class SnapshotReader:
         """Hold the log; `SnapshotReader.open` is what opens one."""
         self._log = log
         self.index = self.term = 0
+        self.chunk_count = 0
+        """How many chunks there are, the end included."""
         self.conf = ConfState()
         self.partitions: list[PartitionState] = []
 
@@ -162,14 +168,9 @@ class SnapshotReader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def chunk_count(self) -> int:
-        """How many chunks there are, the end included."""
-        return self._log.next_sequence
-
     def chunks(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yield number and bytes of the chunks from `start` on: what a receiver is sent."""
-        for record in self._log.scan(start):
+        for record in self._log.scan(start, self.chunk_count) if start < self.chunk_count else ():
             yield record.sequence, record.payload
 
     def state(self, partition: PartitionState) -> Iterator[bytes]:
@@ -199,14 +200,19 @@ class SnapshotReader:
 
     def _check(self) -> None:
         checker = _Checker(self._log.path)
-        for number, raw in self.chunks():
-            chunk = checker.add(number, raw)
+        for record in self._log.scan():
+            if checker.is_whole:
+                _logger.warning("%s: what stands behind the end of this snapshot is no part of it", self._log.path)
+                break
+            number = record.sequence
+            chunk = checker.add(number, record.payload)
             if chunk.kind == ChunkKind.PARENT:
                 self.index, self.term = chunk.index, chunk.term
                 self.conf = ConfState(*decode_members(chunk.data, self._log.path, number)[0])
             elif chunk.kind == ChunkKind.PARTITION:
                 self.partitions.append(_partition_state(chunk, number + 1))
         checker.check_whole()
+        self.chunk_count = checker.count
 
 
 class SnapshotReceiver:
@@ -221,7 +227,7 @@ class SnapshotReceiver:
         self.is_complete = fs.exists(self._path)
         if self.is_complete:
             return
-        self._log = Log.open(_incoming(self._path), options, fs=fs, clock=clock, background=False)
+        self._log = _open_incoming(self._path, options, fs, clock)
         for record in self._log.scan():
             self._checker.add(record.sequence, record.payload)
         if self._checker.is_whole:
@@ -460,6 +466,10 @@ def remove_snapshots_before(fs: FileSystem, directory: Path, index: int) -> None
                 fs.rename(directory / name, path)
                 fs.sync_directory(directory)
             fs.remove_tree(path)  # 2. What a crash leaves of it, the next call removes.
+
+
+def _open_incoming(path: Path, options: LogOptions, fs: FileSystem, clock: Clock) -> Log:
+    return Log.open(_incoming(path), options, fs=fs, clock=clock, background=False, owner=Owner.NODE)
 
 
 def _incoming(path: Path) -> Path:

@@ -7,10 +7,11 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
-from itertools import count
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from latewood.catalog.tables import DbActive, DbDraining, DbRecord
+from latewood.closing import Closing
 from latewood.errors import ClosedError, UsageError
 from latewood.format import keyed
 from latewood.log.argument import nanoseconds
@@ -37,6 +38,15 @@ class ShardStats(NamedTuple):
     next_sequence: int
     log_first_sequence: int
     """From here on the log has it; before, chunks do."""
+
+
+class _Span(NamedTuple):
+    """What is read of one shard."""
+
+    start: int
+    stop: int
+    to_the_end: bool
+    """Whether more would be read if the shard had it: then a log that is behind its chunks is told."""
 
 
 class Database:
@@ -148,15 +158,16 @@ class Database:
 
         Raises:
             DataLost: retention removed what it should begin with.
+            LogBehind: the log of a shard ends before its chunks do, or is gone; what is in chunks comes first.
             CorruptError: something is damaged.
         """
         ranges = self._ranges(start, stop, shard, as_of)
-        streams = [records_of(number, self._batches(number, *span, None)) for number, span in ranges.items()]
+        streams = [records_of(number, self._batches(number, span, None)) for number, span in ranges.items()]
         if merged:
             yield from heapq.merge(*streams, key=lambda record: record.timestamp_ns)
-            return
-        for stream in streams:
-            yield from stream
+        else:
+            yield from chain.from_iterable(streams)
+        self._check_ends(ranges)
 
     def arrow_batches(
         self,
@@ -171,14 +182,15 @@ class Database:
 
         Raises:
             UsageError: there is no such column.
-            DataLost, CorruptError: as `scan`.
+            DataLost, LogBehind, CorruptError: as `scan`.
         """
         from latewood.runtime.columns import with_shard  # noqa: PLC0415 - Arrow takes its time to load
 
-        wanted = self._columns(columns)
-        for number, span in self._ranges(start, stop, shard, as_of).items():
-            for batch in self._batches(number, *span, [name for name in wanted if name != "shard"] or ["sequence"]):
+        wanted, ranges = self._columns(columns), self._ranges(start, stop, shard, as_of)
+        for number, span in ranges.items():
+            for batch in self._batches(number, span, [name for name in wanted if name != "shard"] or ["sequence"]):
                 yield with_shard(batch, number, wanted)
+        self._check_ends(ranges)
 
     def to_arrow(
         self,
@@ -222,13 +234,14 @@ class Database:
 
     def stats(self) -> list[ShardStats]:
         """Return every shard in numbers."""
-        return [ShardStats(shard.number, shard.first(), shard.end(), shard.log.first_sequence) for shard in self.shards]
+        return [ShardStats(shard.number, shard.first(), shard.end(), shard.log_first()) for shard in self.shards]
 
     def close(self) -> None:
-        """Close its readers and logs."""
-        self._readers.close()
-        for shard in self.shards:
-            shard.close()
+        """Close its readers and logs: all of them, whatever some of them raise."""
+        with Closing() as closing:
+            closing(self._readers.close)
+            for shard in self.shards:
+                closing(shard.close)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -265,7 +278,7 @@ class Database:
             message = f"database {self.name!r} {reason} and takes no more records"
             raise ClosedError(message)
 
-    def _ranges(self, start: Place, stop: Place, shard: int | None, as_of: int | None) -> dict[int, tuple[int, int]]:
+    def _ranges(self, start: Place, stop: Place, shard: int | None, as_of: int | None) -> dict[int, _Span]:
         if shard is not None and not 0 <= shard < len(self.shards):
             message = f"there is no shard {shard}; database {self.name!r} has {len(self.shards)}"
             raise UsageError(message)
@@ -274,12 +287,19 @@ class Database:
         for one in chosen:
             end = one.end() if as_of is None else min(one.end(), one.as_of(as_of))
             first = one.first() if start is None else max(0, _place(one, start, one.first()))
-            ranges[one.number] = (first, end if stop is None else min(end, _place(one, stop, end)))
+            wanted = end if stop is None else _place(one, stop, end)
+            ranges[one.number] = _Span(first, min(end, wanted), as_of is None and (stop is None or wanted > end))
         return ranges
 
-    def _batches(self, number: int, start: int, stop: int, columns: list[str] | None) -> Iterator[Any]:
-        with closing(self.shards[number].batches(start, stop, columns)) as batches:  # type: ignore[type-var]
+    def _batches(self, number: int, span: _Span, columns: list[str] | None) -> Iterator[Any]:
+        with closing(self.shards[number].batches(span.start, span.stop, columns)) as batches:  # type: ignore[type-var]
             yield from batches
+
+    def _check_ends(self, ranges: Mapping[int, _Span]) -> None:
+        """Raise if a shard that was read to its end has lost what came there."""
+        for number, span in ranges.items():
+            if span.to_the_end and (behind := self.shards[number].behind()) is not None:
+                raise behind
 
     def _columns(self, columns: Iterable[str] | None) -> list[str]:
         names = self.schema.names

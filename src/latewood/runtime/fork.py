@@ -4,8 +4,7 @@ Order: 1. The new logs, which go on where the chunks end.  2. One commit: the da
 it nothing refers to the logs; after it everything is there.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -15,6 +14,7 @@ from latewood.catalog.tables import ChunkKey, ChunkRecord, Component, DbActive, 
 from latewood.errors import ConflictError
 from latewood.format.store_layout import DatabaseLayout
 from latewood.runtime.database import Database
+from latewood.runtime.shard_log import make_log
 from latewood.runtime.site import StoreSite
 from latewood.types import DbId
 
@@ -28,7 +28,6 @@ def fork_database(
     db_id: DbId,
     name: str,
     layout: DatabaseLayout,
-    make_log: Callable[[Path, DbRecord, int], None],
 ) -> DbRecord:
     """Make the fork and return its record.
 
@@ -44,7 +43,7 @@ def fork_database(
         if tries == 0:  # Whatever is flushed meanwhile stays behind: the logs begin here.
             applied = now
             for shard, sequence in enumerate(applied):
-                make_log(layout.shard(shard), record, sequence)
+                make_log(site, layout.shard(shard), record, sequence)
             site.fs.make_directory(layout.chunks)
             origin = Origin(db_id=source.db_id, sequences=tuple(applied))
             store_description(site.fs, layout.description, db_id, record, origin)

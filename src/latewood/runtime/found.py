@@ -33,6 +33,17 @@ class Found(NamedTuple):
         return self.meta.sequence_max if self.meta else self.name.sequence_max
 
 
+def strangers(found: Iterable[Found], log: bytes | None) -> list[Found]:
+    """Return the chunks of one shard that another log's records are in: they were copied there from elsewhere.
+
+    `log` is the identity of the shard's log.  If no chunk names it, the log itself may be the stranger, and all chunks
+    are believed.  What a fork shares, and a chunk that names no log, is never one.
+    """
+    named = [one for one in found if one.origin is None and one.meta is not None and one.meta.mark is not None]
+    others = [one for one in named if one.meta and one.meta.mark and one.meta.mark.identity != log]
+    return others if log is not None and len(others) < len(named) else []
+
+
 def choose(found: Iterable[Found], log_first: int | None) -> tuple[list[Found], list[Found]]:
     """Return the chunks of one shard that count, in order, and those that others stand for.
 

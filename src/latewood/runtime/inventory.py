@@ -1,10 +1,11 @@
-"""The live chunks of a database, by shard, as the catalog knows them now."""
+"""What the catalog knows of a database now: its live chunks by shard, how far they go, its own row."""
 
 import threading
 from typing import Final
 
+from latewood.archive.coverage import covered_end
 from latewood.catalog import Catalog
-from latewood.catalog.tables import ChunkRecord, Component
+from latewood.catalog.tables import ChunkRecord, Component, DbRecord, WalStateRecord
 from latewood.errors import UnavailableError
 from latewood.types import DbId
 
@@ -40,6 +41,11 @@ class Inventory:
                 self._chunks, self._generation = self._scan(), generation
             raise UnavailableError("the catalog's chunks keep changing; try again")
 
+    def covered(self, shard: int) -> int:
+        """Return the sequence behind the last record of a shard that is, or was, in a chunk."""
+        state = self._catalog.read(lambda view: view.wal_state(self._db_id, shard)) or WalStateRecord()
+        return covered_end(state.last_applied_sequence, self.chunks(shard))
+
     def _scan(self) -> dict[int, list[ChunkRecord]]:
         found: dict[int, list[ChunkRecord]] = {}
         for _, record in self._catalog.scan_chunks(self._db_id):
@@ -48,3 +54,18 @@ class Inventory:
         for records in found.values():
             records.sort(key=lambda record: record.sequence_min)
         return found
+
+
+class Latest:
+    """The row of a database as it is now: looked up again only when something was committed since."""
+
+    def __init__(self, catalog: Catalog, db_id: DbId, record: DbRecord) -> None:
+        self._catalog, self._db_id, self._record, self._generation = catalog, db_id, record, -1
+
+    def __call__(self) -> DbRecord:
+        """Return the row."""
+        generation = self._catalog.generation()
+        if generation != self._generation:
+            self._record = self._catalog.read(lambda view: view.db(self._db_id)) or self._record
+            self._generation = generation
+        return self._record

@@ -10,7 +10,8 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, UsageError
+from latewood.closing import Closing
+from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, UsageError
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, Lock
@@ -81,6 +82,7 @@ class DatabaseReader:
 
         Raises:
             DataLost: retention removed what comes next; `seek` elsewhere.
+            LogBehind: what comes next was in a log that ends before its chunks do, or is gone.
             CorruptError: something is damaged.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -112,11 +114,11 @@ class DatabaseReader:
             raise UsageError("the store was opened with mode='r': a reader cannot commit")
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
-            known, mark = self._known[number], shard.log.mark
+            known = self._known[number]
+            mark = shard.mark() or (known and known.mark)  # Of a log that is behind, the chunks have the positions.
             if known is not None and (known.sequence, known.mark) == (sequence, mark):
                 continue
-            if sequence > shard.log.durable_sequence:
-                shard.log.make_durable(self._streams.get(number) or shard.log.stream(sequence))
+            shard.make_durable(sequence, self._streams.get(number))
             path = self._layout.cursor(self.name, number)
             self._fs.make_directory(path.parent)
             position = Position(0, 0, sequence)
@@ -136,12 +138,13 @@ class DatabaseReader:
     def close(self) -> None:
         """Give the name up.  What was not committed is read again."""
         self._closed = self._closed or ClosedError("the reader is closed; open it again")
-        for stream in self._streams.values():
-            stream.close()
-        self._streams.clear()
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
+        streams, self._streams = list(self._streams.values()), {}
+        lock, self._lock = self._lock, None
+        with Closing() as closing:
+            for stream in streams:
+                closing(stream.close)
+            if lock is not None:
+                closing(lock.close)
 
     def __enter__(self) -> Self:
         return self
@@ -157,13 +160,18 @@ class DatabaseReader:
         for _ in self._shards:
             shard = self._shards[self._turn % len(self._shards)]
             if len(found) < max_records:
-                found += self._read_shard(shard, max_records - len(found))
+                try:
+                    found += self._read_shard(shard, max_records - len(found))
+                except LatewoodError:
+                    if not found:
+                        raise
+                    break  # What was read comes first: the next call begins with this shard, and meets the error again.
             self._turn += 1
         return found
 
     def _read_shard(self, shard: Shard, max_records: int) -> list[DatabaseRecord]:
         sequence = self._positions[shard.number]
-        if sequence >= shard.log.first_sequence:
+        if sequence >= shard.log_first():
             try:
                 found = self._from_log(shard, sequence, max_records)
             except DataLost:  # It has left the log since: a chunk has it.
@@ -214,7 +222,7 @@ class DatabaseReader:
 
     def _check_is_of(self, shard: Shard, known: "Cursor") -> None:
         """Raise if a stored position is of another log than the shard's."""
-        if reason := stranger_reason(shard.log.identity, known.mark, known.sequence or 0):
+        if reason := stranger_reason(shard.identity(), known.mark, known.sequence or 0):
             mend = (
                 f"if this is the right store, `latewood readers seek STORE/DATABASE {self.name} --earliest` or "
                 f"`database.reader({self.name!r}, start='earliest')` begins anew in it"

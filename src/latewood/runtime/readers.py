@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from latewood.closing import Closing
 from latewood.errors import ReadOnlyError
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem
@@ -94,5 +95,6 @@ class Readers:
         """Close every reader that was opened here."""
         with self._lock:
             opened, self._open = self._open, []
-        for reader in opened:
-            reader.close()
+        with Closing() as closing:
+            for reader in opened:
+                closing(reader.close)

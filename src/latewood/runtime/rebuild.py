@@ -7,11 +7,14 @@ has its records, so that no job ever takes it for an orphan.  Which chunks count
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from latewood.archive.coverage import covered_end
 from latewood.archive.keys import KeyRing
+from latewood.archive.log_check import log_behind
 from latewood.archive.names import ChunkName, parse_file_name, shard_prefix
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog
@@ -34,7 +37,7 @@ from latewood.errors import CorruptError, NotFoundError, UsageError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import open_queue
-from latewood.runtime.found import Found, choose, gaps_of
+from latewood.runtime.found import Found, choose, gaps_of, strangers
 from latewood.tasks.engine import Engine, LocalEngine, Tools
 from latewood.tasks.finding import ChunkFind, ChunkFound, read_chunks
 from latewood.tasks.parcels import parcels
@@ -58,7 +61,7 @@ class DatabaseReport(NamedTuple):
     gaps: list[tuple[int, int, int]]
     """Shard, first and last-but-one sequence of what neither chunks nor log have."""
     problems: list[str]
-    """What could not be read."""
+    """What could not be read, and which logs end before their chunks do."""
 
 
 class Place(NamedTuple):
@@ -218,12 +221,16 @@ class _Rebuilding:
         record, gaps, superseded, rows = self._record, list[tuple[int, int, int]](), 0, list[ChunkRecord]()
         applied = []
         for shard in range(record.wal_shards):
-            log_first = self._log_first(shard)
-            chosen, replaced = choose(self._found[shard], log_first)
+            log_first, identity = self._look_at_log(shard)
+            foreign = strangers(self._found[shard], identity)
+            self._problems += [f"{one.name.file_name} is of another log, and does not count" for one in foreign]
+            chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log_first)
             gaps += gaps_of(shard, chosen, log_first, begins_at_0=self._begins_at_0)
             superseded += len(replaced)
             rows += [self._row(one) for one in chosen]
-            applied.append(max(log_first or 0, chosen[-1].sequence_max + 1 if chosen else 0))
+            covered = covered_end(0, chosen)
+            self._problems += self._log_problems(shard, covered)
+            applied.append(max(log_first or 0, covered))
         self._commit(rows, applied, last_chunk)
         report = DatabaseReport(record.name, self.db_id, record.wal_shards, len(rows), superseded, gaps, self._problems)
         return report, last_chunk + len(rows)
@@ -260,14 +267,21 @@ class _Rebuilding:
             if name is not None:
                 yield name, info.key
 
-    def _log_first(self, shard: int) -> int | None:
-        """Return where a log begins; None if it cannot be read, and must be mended first."""
+    def _look_at_log(self, shard: int) -> tuple[int | None, bytes | None]:
+        """Return where a log begins, and its identity; None if it cannot be read, and must be mended first."""
+        path = self._places[0].layout.shard(shard)
+        # What is wrong with it is told later, when the chunks are known.
+        with suppress(CorruptError, NotFoundError), open_queue(path, mode="r", fs=self._fs) as log:
+            return log.first_sequence, log.mark.identity if log.mark else None
+        return None, None
+
+    def _log_problems(self, shard: int, covered: int) -> list[str]:
+        """Return what is wrong with a log whose shard has chunks up to `covered`."""
         try:
-            with open_queue(self._places[0].layout.shard(shard), mode="r", fs=self._fs) as log:
-                return log.first_sequence
-        except (CorruptError, NotFoundError) as error:
-            self._problems.append(str(error))
-            return None
+            behind = log_behind(self._fs, self._places[0].layout.shard(shard), covered)
+        except CorruptError as error:
+            return [str(error)]
+        return [] if behind is None else [str(behind)]
 
     def _row(self, one: Found) -> ChunkRecord:
         meta, name = one.meta, one.name

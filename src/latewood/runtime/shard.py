@@ -1,21 +1,35 @@
 """One shard of a database: its log, the chunks before it, and how both are read as one.
 
 Reading plans which chunk or log holds what, and plans again if that was moved meanwhile: a compaction, an eviction or a
-retired segment is never seen by the caller.
+retired segment is never seen by the caller.  Of a shard whose log is behind its chunks, or gone, the chunks alone are
+read, and whoever comes to their end meets LogBehind.
 """
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.catalog.tables import ChunkRecord
-from latewood.errors import CorruptError, DataLost, KeyNotFound, NotFoundError, UnavailableError, UsageError
+from latewood.errors import (
+    ClosedError,
+    CorruptError,
+    DataLost,
+    KeyNotFound,
+    LatewoodError,
+    LogBehind,
+    NotFoundError,
+    UnavailableError,
+    UsageError,
+)
+from latewood.format.identity import LogIdentity, Mark
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 
 if TYPE_CHECKING:
     from latewood.archive.chunk_reader import ChunkReader
+    from latewood.log.stream import Stream
 
 _REPLANS_MAX: Final = 16
 """How often a read that gets nowhere is planned again, before it is believed that something is missing."""
@@ -39,22 +53,57 @@ class Shard:
         self._missing = missing
         self._lock = threading.Lock()
         self._log: Queue | None = None
+        self._is_closed = False
 
     @property
     def log(self) -> Queue:
-        """Its log, opened when it is first asked for."""
+        """Its log, opened when it is first asked for.
+
+        Raises:
+            LogBehind: it is not there, or ends before its chunks do.
+            ClosedError: the database was closed.
+        """
         with self._lock:
             if self._log is None:
+                if self._is_closed:
+                    raise ClosedError("the database is closed; open its store again")
                 self._log = self._open_log()
             return self._log
 
+    def behind(self) -> LogBehind | None:
+        """Return what is wrong with its log if that is not there, or ends before its chunks do; None: nothing."""
+        try:
+            self.log  # noqa: B018 - opened, if it is not open
+        except LogBehind as error:
+            return error
+        return None
+
+    def log_first(self) -> int:
+        """Return the sequence from which on its log is read; before that, chunks are."""
+        return self._inventory.covered(self.number) if self.behind() else self.log.first_sequence
+
     def first(self) -> int:
         """Return the first sequence that can be read."""
-        return floor(self.log.first_sequence, self._inventory.chunks(self.number))
+        return floor(self.log_first(), self._inventory.chunks(self.number))
 
     def end(self) -> int:
-        """Return the sequence that the next record will get."""
-        return self.log.next_sequence
+        """Return the sequence that the next record will get; of a shard whose log is behind, where its chunks end."""
+        return self._inventory.covered(self.number) if self.behind() else self.log.next_sequence
+
+    def identity(self) -> LogIdentity | None:
+        """Return which log it is; None if an older program made that, or if it is behind its chunks, or gone."""
+        return None if self.behind() else self.log.identity
+
+    def mark(self) -> Mark | None:
+        """Return what a position in this shard carries."""
+        identity = self.identity()
+        return identity.mark if identity else None
+
+    def make_durable(self, sequence: int, stream: "Stream | None") -> None:
+        """Make every record below a sequence durable; `stream` stands there, if there is one."""
+        if self.behind() or sequence <= self.log.durable_sequence:  # What is in chunks is durable.
+            return
+        self.log.make_durable(stream or self.log.stream(sequence))
 
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks.
@@ -64,14 +113,14 @@ class Shard:
         """
         if generation > (present := self._inventory.generation):
             raise UsageError(f"generation {generation} has not come yet; the chunks are at {present}")
-        first = self.log.first_sequence  # Before the chunks: what leaves the log meanwhile is then in them.
+        first = self.log_first()  # Before the chunks: what leaves the log meanwhile is then in them.
         chunks = self._inventory.chunks(self.number)
         return as_of(generation, chunks, floor(first, chunks))
 
     def find_timestamp(self, timestamp_ns: int) -> int:
         """Return the sequence of the first record that is not older, or the one that comes next."""
         for tries in range(_REPLANS_MAX):
-            first = self.log.first_sequence
+            first = self.log_first()
             try:
                 found = self._find_in_chunks(timestamp_ns, first, is_last=tries == _REPLANS_MAX - 1)
             except NotFoundError:  # Moved since it was looked up.
@@ -80,8 +129,8 @@ class Shard:
                 continue
             if found is not None:
                 return found
-            found = self.log.find_timestamp(timestamp_ns)
-            if self.log.first_sequence == first:
+            found = first if self.behind() else self.log.find_timestamp(timestamp_ns)
+            if self.log_first() == first:
                 return found
         raise UnavailableError("records keep leaving the log; try again")
 
@@ -90,6 +139,7 @@ class Shard:
 
         Raises:
             DataLost: retention removed them.
+            LogBehind: they lie beyond the chunks of a log that is behind them.
             CorruptError: something is damaged.
         """
         at, tries, piece = start, 0, Piece[ChunkRecord](start, stop, None)
@@ -105,9 +155,19 @@ class Shard:
                 if tries >= _REPLANS_MAX:
                     self._give_up(error, piece.chunk)
 
+    def chunk_log(self) -> bytes | None:
+        """Return the log that the newest of its own chunks names, of those that can be read; None: none names one."""
+        for chunk in reversed(self._inventory.chunks(self.number)):
+            if chunk.origin_db_id is None:
+                with suppress(LatewoodError), self._open_chunk(chunk) as reader:
+                    if reader.meta.mark is not None:
+                        return reader.meta.mark.identity
+        return None
+
     def close(self) -> None:
-        """Close the log."""
+        """Close the log; it is not opened again."""
         with self._lock:
+            self._is_closed = True
             if self._log is not None:
                 self._log.close()
 
@@ -117,7 +177,7 @@ class Shard:
             if chunk.sequence_min >= stop or (newest is not None and newest < timestamp_ns):
                 continue
             try:
-                with self._open_chunk(chunk) as reader:
+                with self._opened(chunk) as reader:
                     found = reader.find_timestamp(timestamp_ns)
             except NotFoundError as error:
                 if is_last:
@@ -134,14 +194,21 @@ class Shard:
         raise self._missing(chunk) from error
 
     def _plan(self, start: int, stop: int) -> list[Piece[ChunkRecord]]:
-        return cover(start, stop, self.log.first_sequence, self._inventory.chunks(self.number))
+        return cover(start, stop, self.log_first(), self._inventory.chunks(self.number))
 
     def _piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
         if piece.chunk is None:
             yield from self._log_piece(piece, columns)
             return
-        with self._open_chunk(piece.chunk) as reader:
+        with self._opened(piece.chunk) as reader:
             yield from reader.batches(piece.start, piece.stop, columns=columns)
+
+    def _opened(self, chunk: ChunkRecord) -> "ChunkReader":
+        """Open a chunk whose records came from this shard's log, or from that of the database it was forked from."""
+        from latewood.archive.chunk_reader import checked_log  # noqa: PLC0415 - Arrow takes its time to load
+
+        mark = self.log.mark if chunk.origin_db_id is None and self.behind() is None else None
+        return checked_log(self._open_chunk(chunk), mark.identity if mark is not None else None)
 
     def _log_piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
         yield from self.log.arrow_batches(piece.start, piece.stop, columns=columns, keys=self.keyed)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
-from latewood.catalog.description import change_description, store_description
+from latewood.catalog.description import origin_of, store_description
 from latewood.catalog.tables import (
     Completed,
     Component,
@@ -31,6 +31,7 @@ from latewood.catalog.tables import (
     WalStateRecord,
 )
 from latewood.clock import Clock, SystemClock
+from latewood.closing import Closing
 from latewood.errors import (
     CorruptError,
     JobFailed,
@@ -45,19 +46,19 @@ from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
 from latewood.jobs.handlers.late import late_handlers
-from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.jobs.kinds import kind_of
 from latewood.limits import check_name
-from latewood.log import LogOptions
-from latewood.queue import Queue, open_queue
+from latewood.queue import Queue
+from latewood.runtime.continuation import Continuation, continuations, continue_shard
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
-from latewood.runtime.inventory import Inventory
+from latewood.runtime.inventory import Inventory, Latest
 from latewood.runtime.opening import hold_directory, layout_of, load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
 from latewood.runtime.shard import Shard
+from latewood.runtime.shard_log import make_log, open_log
 from latewood.runtime.site import DatabaseSite, StoreSite
 from latewood.settings.settings import Settings
 from latewood.types import DbId, JobId
@@ -167,7 +168,7 @@ class Store:
             layout = self.layout.database(db_id, name)
             record = self._new_record(name, shards, options, layout)
             for shard in range(shards):  # 1. The logs.  2. The catalog: only now it is there.
-                self._make_log(layout.shard(shard), record, 0)
+                make_log(self._site, layout.shard(shard), record, 0)
             self._site.fs.make_directory(layout.chunks)
             self._put_database(db_id, record, [0] * shards)
             return self._opened(db_id, record)
@@ -248,8 +249,30 @@ class Store:
                 raise UsageError(message)
             db_id = self.catalog.reserve_ids(Component.DB_IDS)[0]
             layout = self.layout.database(db_id, new_name)
-            record = fork_database(self._site, source, db_id, new_name, layout, self._make_log)
+            record = fork_database(self._site, source, db_id, new_name, layout)
             return self._opened(db_id, record)
+
+    def logs_behind(self, name: str) -> list[Continuation]:
+        """Return the shards of a database whose logs end before their chunks do, or are gone, and what can be done.
+
+        Raises:
+            NotFoundError: there is no such database.
+            CorruptError: a log cannot be read at all, or a reader's position.
+        """
+        database = self.database(name)
+        return continuations(self._site, database, self.site_of(database.db_id))
+
+    def continue_log(self, name: str, planned: Continuation) -> Continuation:
+        """Have one of those go on behind its chunks, without what only the newer log had.  Durable on return.
+
+        What was there is kept under another name.
+
+        Raises:
+            Locked: a process has that log open to write.
+            ReadOnlyError: the store was opened to read.
+        """
+        self._check_writable()
+        return continue_shard(self._site, self.site_of(self.database(name).db_id), planned)
 
     # -- jobs -------------------------------------------------------------------------------------------------
 
@@ -332,17 +355,24 @@ class Store:
     # -- the end ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the workers, close every database, then the catalog.  Closing twice is fine."""
-        with ExitStack() as rest:
-            rest.callback(self._site.fs.close)
-            rest.callback(self.catalog.close)
-            with self._lock:
-                for database in self._databases.values():
-                    rest.callback(database.close)
-                self._databases = {}
-                pool, self._pool = self._pool, None
+        """Stop the workers, close every database, then the catalog.  Closing twice is fine.
+
+        All of it is closed, whatever some of it raises: one error says so, with the others in its notes.
+
+        Raises:
+            Poisoned: records of a log, or a commit of the catalog, are in doubt.
+            DiskFull: there is no room for the final state of a log; everything acknowledged is safe.
+        """
+        with self._lock:
+            databases, pool = list(self._databases.values()), self._pool
+        with Closing() as closing:
             if pool is not None:
-                pool.stop()
+                closing(pool.stop)
+            for database in databases:
+                closing(database.close)
+            closing(self.catalog.close)
+            closing(self._site.fs.close)
+        self._pool = None
 
     def __enter__(self) -> Self:
         return self
@@ -389,7 +419,9 @@ class Store:
         shards = [
             Shard(
                 number,
-                partial(self._open_log, layout.shard(number), record),
+                partial(
+                    open_log, self._site, layout.shard(number), record, self._mode, partial(inventory.covered, number)
+                ),
                 inventory,
                 lambda chunk: self.site_of(db_id).open_chunk(chunk),
                 lambda chunk: self.site_of(db_id).missing(chunk),
@@ -399,18 +431,9 @@ class Store:
         ]
         writable = self._mode == "w" or self._site.fs.is_writable(layout.root)
         readers = Readers(self._site.fs, layout, self._site.clock.now_ns, writable=writable)
-        database = Database(db_id, record, shards, readers, _Latest(self.catalog, db_id, record))
+        database = Database(db_id, record, shards, readers, Latest(self.catalog, db_id, record))
         self._databases[db_id] = database
         return database
-
-    def _open_log(self, path: Path, record: DbRecord) -> Queue:
-        mode: Any = "a" if self._mode == "w" else "r"
-        return open_queue(path, _log_options(record, 0), mode=mode, fs=self._site.fs, clock=self._site.clock)
-
-    def _make_log(self, path: Path, record: DbRecord, first_sequence: int) -> None:
-        options = _log_options(record, first_sequence)
-        with open_queue(path, options, fs=self._site.fs, clock=self._site.clock) as log:
-            log.reader(FLUSH_READER).close()
 
     def _new_record(self, name: str, shards: int, options: DatabaseOptions, layout: DatabaseLayout) -> DbRecord:
         stored = options.stored(self.layout.relative(layout.shards), self.layout.relative(layout.chunks))
@@ -446,10 +469,12 @@ class Store:
                 message = f"there is no database {name!r}"
                 raise NotFoundError(message)
             db_id, record = found[0], change(found[1])
+            path = self.layout.located(record.options.wal_dir).description
+            origin = origin_of(self._site.fs, path)
             txn = self.catalog.begin_write()
             txn.put_db(db_id, record)
             txn.commit()
-            change_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
+            store_description(self._site.fs, path, db_id, record, origin)
             return db_id
 
     def _find(self, name: str) -> tuple[DbId, DbRecord] | None:
@@ -462,30 +487,6 @@ class Store:
     def _check_writable(self) -> None:
         if self._mode != "w":
             raise ReadOnlyError("the store was opened with mode='r'; open it without to write")
-
-
-class _Latest:
-    """The row of a database as it is now: looked up again only when something was committed since."""
-
-    def __init__(self, catalog: Catalog, db_id: DbId, record: DbRecord) -> None:
-        self._catalog, self._db_id, self._record, self._generation = catalog, db_id, record, -1
-
-    def __call__(self) -> DbRecord:
-        generation = self._catalog.generation()
-        if generation != self._generation:
-            self._record = self._catalog.read(lambda view: view.db(self._db_id)) or self._record
-            self._generation = generation
-        return self._record
-
-
-def _log_options(record: DbRecord, first_sequence: int) -> LogOptions:
-    options = record.options
-    return LogOptions(
-        segment_bytes_max=options.segment_bytes_max,
-        segment_age_max_ms=options.segment_age_max_ms,
-        keyed=options.keyed,
-        first_sequence=first_sequence,
-    )
 
 
 def _options(options: DatabaseOptions | None, chosen: dict[str, Any], usual: Mapping[str, Any]) -> DatabaseOptions:

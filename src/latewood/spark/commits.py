@@ -9,29 +9,36 @@ The order of writes, each durable before the next:
 5. Only now the intent and the staged files go.
 
 Whoever finds an intent without its completion goes on with *that* intent's files, behind what of them is in the log;
-a task that was run again may have made other records of the same batch.   Cut points: docs/crash-safety.md, "spark
-sink".   Proof: docs/adr/0020-exactly-once-from-spark.md
+a task that was run again may have made other records of the same batch.
+
+Intents and completions name the logs that they are about.  A log that was deleted and made anew has no record of a
+batch, whatever was committed under its name; of one that lost records nobody can tell, and the commit is refused.
+
+Cut points: docs/crash-safety.md, "spark sink".   Proof: docs/adr/0020-exactly-once-from-spark.md
 """
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 
+import msgspec
+
+from latewood.archive.log_check import log_behind
 from latewood.clock import Clock, SystemClock
-from latewood.errors import CorruptError, DataLost, LatewoodError
+from latewood.errors import AnotherLog, CorruptError, DataLost, LatewoodError
 from latewood.fs import FileSystem
 from latewood.log.roll import check_payload
 from latewood.queue import Queue, open_queue
 from latewood.spark import commits_plan as plan
 from latewood.spark.commits_files import CommitFiles
-from latewood.spark.commits_plan import Intent, Kind, Progress, Verdict
+from latewood.spark.commits_plan import Intent, Kind, LogNow, Progress, Uncertain, Verdict
 from latewood.spark.staging import Hook, StagedFile, append_columns, batches_of, in_order, opened
 from latewood.spark.writing_options import LOCK_TIMEOUT_MS, STAGING_AGE_MAX_MS
 from latewood.spark.writing_patience import patiently
-from latewood.spark.writing_target import Target
+from latewood.spark.writing_target import Target, check_living
 
 STEPS: Final = (
     "locked",
@@ -50,6 +57,11 @@ STEPS: Final = (
 _MS: Final = 1_000_000
 _TXN_PRUNE_EVERY: Final = 64
 """Records of txnIds are looked through at every so many of them, not at every commit."""
+
+_UNCERTAIN: Final = (
+    "nobody can tell how much of it is in the log. Look there, then remove {path}: the next commit appends the batch "
+    "from its beginning"
+)
 
 _logger = logging.getLogger(__name__)
 
@@ -94,13 +106,18 @@ class Committer:
             CorruptError: a staged file is not what its task wrote, or what is known of a commit is damaged.
             DiskFull: there is no room; free some and commit again.
             DataLost: what an interrupted commit had appended was retired before it could be counted.
+            AnotherLog: the log lost records since, and the batch, or a part of it, may be among them.
             UsageError: the checkpoint was reset; nothing was written.
+            LogBehind: the log of a shard is not there, or ends before its chunks do; nothing was written.
+            ClosedError: the target was dropped or deleted since the query began; nothing was written.
         """
+        check_living(self._fs, self._target)  # Before anything is made in a directory that is gone.
         self._files.prepare()
         with self._locked():
+            check_living(self._fs, self._target)
             self._step("locked")
             changed = self._finish_interrupted(batch.query)
-            if plan.verdict(self._files.record(batch.query), batch.number) is Verdict.SKIP:
+            if self._verdict(batch) is Verdict.SKIP:
                 self._files.sync_records()  # Whoever completed it may have been killed before that.
                 self._clear(batch)
                 return changed
@@ -118,6 +135,34 @@ class Committer:
         kept = {file.name for file in intent.files} if intent else set()
         self._files.remove_staged([file.name for file in staged if file.name not in kept])
 
+    def _verdict(self, batch: Batch) -> Verdict:
+        """Say whether a batch is in the logs that are here.
+
+        Raises:
+            AnotherLog: they lost records since it was committed, maybe its own.
+            UsageError: the checkpoint was reset.
+        """
+        record = self._files.record(batch.query)
+        if record is None or not plan.has_come(record, batch.number):
+            return Verdict.APPEND
+        logs = {shard: self._look(shard) for shard in record.ends}
+        if plan.has_moved(record, logs):
+            _logger.warning(
+                "batch %d of query %s was committed into a log that was at %s before; it is appended to the one that "
+                "is there now",
+                batch.number,
+                batch.query,
+                self._target.root,
+            )
+            self._files.begin_anew(batch.query)
+            return Verdict.APPEND
+        verdict = plan.verdict(record, batch.number)
+        if (reason := plan.lost_part(record, logs)) is not None:
+            path = self._files.record_path(batch.query)
+            reason = f"batch {batch.number} of query {batch.query} was committed: {reason}"
+            raise AnotherLog(reason, path, _UNCERTAIN.format(path=path))
+        return verdict
+
     # -- one intent -------------------------------------------------------------------------------------------
 
     def _finish_interrupted(self, query: str) -> bool:
@@ -129,11 +174,8 @@ class Committer:
         try:
             self._carry_out(intent, is_new=False)
         except (CorruptError, DataLost) as error:
-            error.add_note(
-                f"batch {intent.batch} of query {query} was interrupted and cannot be finished: nobody can tell how "
-                f"much of it is in the log. Look there, then remove {self._files.intent_path(query)}: the next commit "
-                "appends the batch from its beginning"
-            )
+            uncertain = _UNCERTAIN.format(path=self._files.intent_path(query))
+            error.add_note(f"batch {intent.batch} of query {query} was interrupted and cannot be finished: {uncertain}")
             raise
         return True
 
@@ -166,7 +208,7 @@ class Committer:
             intent = self._settle_all(intent, logs)
             self._step("settled")
             # Now nothing of anybody lies uncounted behind the ends, and all before them is durable.
-            intent = plan.begun(intent, {shard: log.next_sequence for shard, log in logs.items()})
+            intent = plan.begun(intent, _now(logs))
             self._files.store_intent(intent)
             self._step("intended")
             for shard, log in logs.items():
@@ -174,10 +216,11 @@ class Committer:
             for log in logs.values():
                 log.flush()
             self._step("flushed")
+            ends = _now(logs)
         self._step("closed")
         if intent.kind != "once":
             record = self._files.record(intent.query)
-            self._files.store_record(plan.completed(record, intent, self._now_ms()))
+            self._files.store_record(plan.completed(record, intent, self._now_ms(), ends))
             self._step("completed")
         self._clear(Batch(intent.query, intent.kind, intent.batch))
 
@@ -216,11 +259,33 @@ class Committer:
             self._files.store_intent(intent)
 
     def _settled(self, intent: Intent, logs: dict[int, Queue]) -> Intent:
-        found = {shard: self._found(intent, shard, logs[shard]) for shard in plan.unsettled(intent, logs)}
-        return plan.settled(intent, found)
+        now = _now(logs)
+        intent = self._kept(intent, now)
+        done = {shard: progress.done for shard, progress in intent.shards.items() if shard in logs}
+        done |= {shard: self._done(intent, shard, logs[shard]) for shard in plan.unsettled(intent, logs)}
+        return plan.settled(intent, done, now)
 
-    def _found(self, intent: Intent, shard: int, log: Queue) -> int:
-        """Return how many records of an intent are in a log from its beginning on."""
+    def _kept(self, intent: Intent, now: Mapping[int, LogNow]) -> Intent:
+        """Return what is still true of an intent in the logs that are here."""
+        shards = dict(intent.shards)
+        for shard in shards.keys() & now.keys():
+            try:
+                shards[shard] = plan.kept(shards[shard], now[shard])
+            except Uncertain as error:
+                path = self._files.intent_path(intent.query)
+                raise AnotherLog(f"in shard {shard}, {error}", path, _UNCERTAIN.format(path=path)) from None
+            if shards[shard] != intent.shards[shard]:
+                _logger.warning(
+                    "batch %d of query %s was begun in a log of shard %d that is there no more; it begins anew in %s",
+                    intent.batch,
+                    intent.query,
+                    shard,
+                    self._target.logs[shard],
+                )
+        return msgspec.structs.replace(intent, shards=shards)
+
+    def _done(self, intent: Intent, shard: int, log: Queue) -> int:
+        """Return how many records of an intent are in a log."""
         done, start = intent.shards[shard].done, intent.shards[shard].start
         assert start is not None
         if log.next_sequence < start:
@@ -232,7 +297,7 @@ class Committer:
             for row in append_columns(records, intent.timestamp_ns).rows()
         )
         logged = ((record.timestamp_ns, record.ext_id, record.payload) for record in log.scan(start))
-        return plan.common(staged, logged)
+        return done + plan.common(staged, logged)
 
     # -- locks ------------------------------------------------------------------------------------------------
 
@@ -256,9 +321,26 @@ class Committer:
             logs = {}
             for shard in shards:
                 path, options = self._target.logs[shard], self._target.options
+                self._check_covered(shard)
                 log = open_queue(path, options, fs=self._fs, clock=self._clock, background=False)
                 logs[shard] = undo.enter_context(log)
             return logs, undo.pop_all()
+
+    def _look(self, shard: int) -> LogNow:
+        """Return which log a shard has, and where it ends."""
+        self._check_covered(shard)
+        with open_queue(self._target.logs[shard], mode="r", fs=self._fs, clock=self._clock) as log:
+            return LogNow(log.identity, log.next_sequence)
+
+    def _check_covered(self, shard: int) -> None:
+        """Refuse a shard of a database whose log is not there, or ends before its chunks do: none is made here.
+
+        Raises:
+            LogBehind: it is so.
+        """
+        covered = self._target.covered
+        if covered and (behind := log_behind(self._fs, self._target.logs[shard], covered[shard])) is not None:
+            raise behind
 
     # -- what is left behind ----------------------------------------------------------------------------------
 
@@ -294,6 +376,10 @@ class Committer:
 
     def _now_ms(self) -> int:
         return self._clock.now_ns() // _MS
+
+
+def _now(logs: dict[int, Queue]) -> dict[int, LogNow]:
+    return {shard: LogNow(log.identity, log.next_sequence) for shard, log in logs.items()}
 
 
 def _no_hook(step: str) -> None:

@@ -18,7 +18,9 @@ from latewood.format import checked_json
 from latewood.fs import FileSystem, replace_file
 from latewood.spark.commits_plan import CommitRecord, Intent
 
-VERSION: Final = 1
+VERSION: Final = 2
+"""2: which logs the records are in.  Files of version 1 do not say it, and are read."""
+_OLDEST: Final = 1
 _NAME: Final = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _SUFFIX: Final = ".json"
 S = TypeVar("S", bound=msgspec.Struct)
@@ -69,11 +71,15 @@ class CommitFiles:
 
     def record(self, query: str) -> CommitRecord | None:
         """Return what is known of a query."""
-        return self._load(self._commits / f"{query}{_SUFFIX}", CommitRecord)
+        return self._load(self.record_path(query), CommitRecord)
 
     def store_record(self, record: CommitRecord) -> None:
         """Make what is known of a query durable."""
-        self._store(self._commits / f"{record.query}{_SUFFIX}", record)
+        self._store(self.record_path(record.query), record)
+
+    def record_path(self, query: str) -> Path:
+        """Return the file of what is known of a query."""
+        return self._commits / f"{query}{_SUFFIX}"
 
     def sync_records(self) -> None:
         """Make durable what was read of completions."""
@@ -86,7 +92,14 @@ class CommitFiles:
 
     def remove_record(self, query: str) -> None:
         """Forget a query."""
-        self._remove(self._commits / f"{query}{_SUFFIX}")
+        self._remove(self.record_path(query))
+
+    def begin_anew(self, query: str) -> None:
+        """Forget a query, durably: first what was under way, then what was done."""
+        self.remove_intent(query)
+        self._fs.sync_directory(self._intents)
+        self.remove_record(query)
+        self._fs.sync_directory(self._commits)
 
     # -- staged files -----------------------------------------------------------------------------------------
 
@@ -115,7 +128,7 @@ class CommitFiles:
             raw = file.pread(file.size(), 0)
         finally:
             file.close()
-        return checked_json.decode(raw, kind, VERSION, "what is known of a commit", path)
+        return checked_json.decode(raw, kind, VERSION, "what is known of a commit", path, oldest=_OLDEST)
 
 
 def stream_query(query_id: str) -> str:

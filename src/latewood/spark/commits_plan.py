@@ -4,15 +4,20 @@ Why a batch is appended exactly once, whatever dies in between, is proved in doc
 In short: an intent says where in each shard's log our records begin, and is durable before the first of them.  They
 are appended under the log's lock, in one fixed order.  So what is in the log from there on is a beginning of ours, and
 whatever somebody else has appended since comes behind it.
+
+All of that is said of one log, which is named: of a log that was deleted and made anew it says that nothing is there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from latewood.errors import UsageError
+from latewood.format.identity import LogIdentity, Mark
+from latewood.format.mark import mark_texts, parse_mark
+from latewood.log.identity import stranger_reason
 from latewood.spark.staging import StagedFile, StagedName
 
 COMPLETIONS_KEPT: Final = 100
@@ -36,6 +41,18 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
     start: int | None
     """The others, as far as they are there, begin here; None: none is."""
+
+    log: str | None = None
+    life: str | None = None
+    """Of which log that is said; None: an older program stored it, or the log has no identity."""
+
+    end: int = 0
+    """Where the log ended when that was said: what is `done` lies before."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """Return `log` and `life` as one."""
+        return parse_mark(self.log, self.life)
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,12 +78,44 @@ class Completion(msgspec.Struct, frozen=True, array_like=True):
     rows: int
 
 
+class LogEnd(msgspec.Struct, frozen=True, array_like=True):
+    """Where a log ended when all records of a batch were in it."""
+
+    log: str | None
+    life: str | None
+    sequence: int
+
+    @property
+    def mark(self) -> Mark | None:
+        """Return `log` and `life` as one."""
+        return parse_mark(self.log, self.life)
+
+
+class LogNow(NamedTuple):
+    """A shard's log, as it is now."""
+
+    identity: LogIdentity | None
+    end: int
+    """The sequence of its next record."""
+
+    @property
+    def mark(self) -> Mark | None:
+        """What a position in it carries."""
+        return self.identity.mark if self.identity is not None else None
+
+
 class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What the target knows of one query; the newest completion is the last, and is never forgotten."""
 
     query: str
     kind: Kind
     completions: list[Completion]
+    ends: dict[int, LogEnd] = {}
+    """Of the newest completion: each log that has records of it."""
+
+
+class Uncertain(Exception):  # becomes an AnotherLog where the file is known
+    """Nobody can tell how much of a batch is in a log."""
 
 
 class Verdict(Enum):
@@ -92,16 +141,52 @@ def verdict(record: CommitRecord | None, batch: int) -> Verdict:
     )
 
 
-def completed(record: CommitRecord | None, intent: Intent, now_ms: int) -> CommitRecord:
-    """Return the record of a query whose intended batch is in the log now."""
+def has_come(record: CommitRecord | None, batch: int) -> bool:
+    """Say whether a batch, or one behind it, was completed, in whatever log."""
+    return record is not None and bool(record.completions) and batch <= record.completions[-1].batch
+
+
+def completed(record: CommitRecord | None, intent: Intent, now_ms: int, logs: Mapping[int, LogNow]) -> CommitRecord:
+    """Return the record of a query whose intended batch is in the logs now.
+
+    What was completed in another log that was here does not count for this one.
+    """
     done = Completion(intent.batch, now_ms, sum(intent.rows.values()))
-    before = record.completions if record else []
-    return CommitRecord(query=intent.query, kind=intent.kind, completions=[*before, done][-COMPLETIONS_KEPT:])
+    ends = {shard: LogEnd(*mark_texts(log.mark), log.end) for shard, log in logs.items()}
+    before = record.completions if record and not has_moved(record, logs) else []
+    kept = [*before, done][-COMPLETIONS_KEPT:]
+    return CommitRecord(query=intent.query, kind=intent.kind, completions=kept, ends=ends)
+
+
+def has_moved(record: CommitRecord, logs: Mapping[int, LogNow]) -> bool:
+    """Say whether a query's last batch is in other logs than these: all of them were deleted since, and made anew.
+
+    Of shards that are not among `logs` nothing is known.
+    """
+    known = [(end, logs[shard]) for shard, end in record.ends.items() if shard in logs]
+    return bool(known) and all(is_another(log, end.mark) for end, log in known)
+
+
+def is_another(log: LogNow, mark: Mark | None) -> bool:
+    """Say whether a mark is of another log."""
+    return log.identity is not None and mark is not None and log.identity.identity != mark.identity
+
+
+def lost_part(record: CommitRecord, logs: Mapping[int, LogNow]) -> str | None:
+    """Return why a batch that was completed may not be in the logs as a whole; None: it is."""
+    for shard, end in record.ends.items():
+        log = logs[shard]
+        reason = stranger_reason(log.identity, end.mark, end.sequence)
+        if reason is None and log.end < end.sequence:
+            reason = f"the log ends at {log.end}: it was restored from an older copy"
+        if reason is not None:
+            return f"it was in the log of shard {shard} up to {end.sequence}, and {reason}"
+    return None
 
 
 def is_over(record: CommitRecord | None, intent: Intent) -> bool:
     """Say whether an intent was carried out: only its removal is missing."""
-    return record is not None and bool(record.completions) and intent.batch <= record.completions[-1].batch
+    return has_come(record, intent.batch)
 
 
 def common(ours: Iterable[object], logged: Iterable[object]) -> int:
@@ -114,18 +199,42 @@ def common(ours: Iterable[object], logged: Iterable[object]) -> int:
     return count
 
 
-def begun(intent: Intent, ends: Mapping[int, int]) -> Intent:
+def begun(intent: Intent, logs: Mapping[int, LogNow]) -> Intent:
     """Return an intent with the rest of its records about to be appended at the ends of the logs."""
-    shards = {shard: Progress(progress.done, ends[shard]) for shard, progress in intent.shards.items()}
+    shards = {
+        shard: Progress(progress.done, logs[shard].end, *mark_texts(logs[shard].mark), logs[shard].end)
+        for shard, progress in intent.shards.items()
+    }
     return msgspec.structs.replace(intent, shards=shards)
 
 
-def settled(intent: Intent, found: Mapping[int, int]) -> Intent:
-    """Return an intent with what was found of it counted, so that it no longer matters what is appended behind."""
+def settled(intent: Intent, done: Mapping[int, int], logs: Mapping[int, LogNow]) -> Intent:
+    """Return an intent with what is in the logs counted, so that it no longer matters what is appended behind.
+
+    `done` is how many of its records are in each of `logs`.
+    """
     shards = dict(intent.shards)
-    for shard, count in found.items():
-        shards[shard] = Progress(shards[shard].done + count, None)
+    for shard, count in done.items():
+        shards[shard] = Progress(count, None, *mark_texts(logs[shard].mark), logs[shard].end)
     return msgspec.structs.replace(intent, shards=shards)
+
+
+def kept(progress: Progress, log: LogNow) -> Progress:
+    """Return what is still true of an intent's progress in the log that is here.
+
+    In another log nothing of it is.  If this one lost records, what was counted lies before the loss, or is uncertain.
+
+    Raises:
+        Uncertain: nobody can tell how much of what was counted was lost.
+    """
+    reason = stranger_reason(log.identity, progress.mark, progress.end)
+    if reason is None and progress.start is None and log.end < progress.end:
+        reason = f"the log went back from {progress.end} to {log.end}: it was restored from an older copy"
+    if reason is None:
+        return progress
+    if progress.done and not is_another(log, progress.mark):
+        raise Uncertain(f"{progress.done} of its records were counted, and {reason}")
+    return Progress(0, None)
 
 
 def unsettled(intent: Intent, shards: Iterable[int]) -> list[int]:

@@ -54,9 +54,9 @@ class Candidate(NamedTuple):
     home: str
     """The directory above `bin/java`."""
     version: int | None
-    """Its feature version: 8, 17, 21.  None: it says none."""
+    """Its feature version: 8, 17, 21.  None: it printed none."""
     problem: str = ""
-    """Why it says none."""
+    """Why it printed none."""
     has_incubator: bool = True
     """Whether it starts with the module that Spark adds to its command line."""
 
@@ -106,12 +106,17 @@ def home_for_spark(java: FoundJava) -> str:
 
 
 def own_program(name: Path, text: str) -> Path:
-    """Return a path that ends in `name`, of an executable file with this text, which nobody else can have put there.
+    """Return the path of an executable file with this text; it ends in `name`, and no other user can write to it.
 
     It is in this environment, else in the user's cache, else in a directory that goes when this process ends.  The
     name should depend on the text: then processes that make the same file at once make the same bytes.
+
+    A place whose path a shell would not take as one word is passed over.  Spark looks for its Python by a shell and
+    without quotes, and if that fails it loads no data source that is written in Python.
     """
     for base, below in _bases(os.environ):
+        if shlex.quote(str(base)) != str(base):
+            continue
         try:
             return _planted(base, below / name, text)
         except OSError:
@@ -155,7 +160,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Candidate]:
 
 
 def _ask(source: str, binary: Path, home: str | None = None) -> Candidate:
-    """Start a Java and have it say what it is; where no home is given, it says that too."""
+    """Start a Java and read from its output which version it is; where no home is given, that too."""
     at = home or str(binary.resolve().parents[1])
     if not binary.is_file():
         return Candidate(source, at, None, "where no bin/java is")
@@ -226,7 +231,7 @@ def _planted(base: Path, name: Path, text: str) -> Path:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-            temporary.replace(path)  # Whoever starts it meanwhile has the old one or the new one, each whole.
+            temporary.replace(path)  # A process that starts it meanwhile gets the old file or the new one, each whole.
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

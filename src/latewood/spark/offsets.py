@@ -1,17 +1,27 @@
 """Offsets as options and checkpoints write them: where each shard begins or ends.  Pure.
 
-Of a log or a database: `{"0": 12, "1": 7}`; of a store: `{"clicks": {"0": 12}}`.  As in Spark's Kafka source, -2 is the
+In an option, of a log: `{"0": 12, "1": 7}`; of a store: `{"clicks": {"0": 12}}`.  As in Spark's Kafka source, -2 is the
 earliest and -1 the latest.
+
+In a checkpoint a sequence comes with the mark of the log that it is of.  Of a log
+`{"version": 2, "shards": {"0": {"sequence": 12, "log": "5f0c…", "life": "90ab…"}}}`, of a store or a database of it
+`{"version": 2, "databases": {"clicks": {"0": {…}}}}`.  Older programs stored what an option has.
+Format: docs/format/spark.md
 """
 
 import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from latewood.errors import UsageError
+from latewood.errors import UnsupportedVersion, UsageError
+from latewood.format.identity import Mark
+from latewood.format.mark import mark_texts, parse_mark
 from latewood.limits import TIMESTAMP_NS_MAX
 
+VERSION: Final = 2
+"""Of what a checkpoint stores."""
 EARLIEST: Final = -2
 LATEST: Final = -1
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
@@ -31,6 +41,21 @@ class ShardId(NamedTuple):
 
 Offsets: TypeAlias = dict[ShardId, int]
 """A sequence of each shard."""
+
+Marks: TypeAlias = dict[ShardId, Mark | None]
+"""The log that a sequence of each shard is of; None: nobody stored it."""
+
+
+class StoredOffsets(NamedTuple):
+    """What a checkpoint says, or is to say."""
+
+    sequences: Offsets
+    marks: Marks
+    """Of the same shards; one that is not in it has no mark."""
+
+    def mark(self, shard: ShardId) -> Mark | None:
+        """Return the log that a shard's sequence is of, if that was stored."""
+        return self.marks.get(shard)
 
 
 class Bound(NamedTuple):
@@ -93,28 +118,50 @@ def parse_timestamp(text: str, option: str) -> Bound:
     return Bound(timestamp_ns=min(max(nanoseconds, 0), TIMESTAMP_NS_MAX))
 
 
-def encode_offsets(offsets: Mapping[ShardId, int]) -> dict[str, Any]:
-    """Return offsets as a checkpoint stores them."""
-    plain: dict[str, Any] = {}
-    for shard in sorted(offsets):
-        inner = plain.setdefault(shard.database, {}) if shard.database else plain
-        inner[str(shard.number)] = offsets[shard]
-    return plain
+def encode_offsets(stored: StoredOffsets) -> dict[str, Any]:
+    """Return offsets as a checkpoint stores them, always in the same order: Spark compares the texts."""
+    shards: dict[str, Any] = {}
+    databases: dict[str, Any] = {}
+    for shard in sorted(stored.sequences):
+        inner = databases.setdefault(shard.database, {}) if shard.database else shards
+        log, life = mark_texts(stored.mark(shard))
+        inner[str(shard.number)] = {"sequence": stored.sequences[shard]} | ({"log": log, "life": life} if log else {})
+    return {"version": VERSION} | ({"shards": shards} if shards else {"databases": databases})
 
 
-def decode_offsets(stored: Mapping[str, Any]) -> Offsets:
-    """Return what a checkpoint stored.
+def decode_offsets(stored: Mapping[str, Any]) -> StoredOffsets:
+    """Return what a checkpoint stored, whichever version of this program wrote it.
 
     Raises:
         UsageError: another source wrote it.
+        UnsupportedVersion: a later program wrote it.
     """
-    offsets: Offsets = {}
+    version = stored.get("version")  # Of version 1, a database that is called so, or nothing.
     try:
-        for name, value in stored.items():
-            inner, database = (value, name) if isinstance(value, dict) else ({name: value}, "")
-            offsets |= {ShardId(database, int(shard)): int(sequence) for shard, sequence in inner.items()}
-    except (TypeError, ValueError):
+        if isinstance(version, int):
+            if version != VERSION:
+                raise UnsupportedVersion("offsets", version, Path("the checkpoint"))
+            return _decode_marked(stored)
+        return StoredOffsets(_decode_plain(stored), {})
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise UsageError(f"the checkpoint's offsets are not those of a latewood source: {stored!r}") from None
+
+
+def _decode_marked(stored: Mapping[str, Any]) -> StoredOffsets:
+    found = StoredOffsets({}, {})
+    for database, shards in {"": stored.get("shards", {}), **stored.get("databases", {})}.items():
+        for number, one in shards.items():
+            shard = ShardId(database, int(number))
+            found.sequences[shard] = int(one["sequence"])
+            found.marks[shard] = parse_mark(one.get("log"), one.get("life"))
+    return found
+
+
+def _decode_plain(stored: Mapping[str, Any]) -> Offsets:
+    offsets: Offsets = {}
+    for name, value in stored.items():
+        inner, database = (value, name) if isinstance(value, dict) else ({name: value}, "")
+        offsets |= {ShardId(database, int(shard)): int(sequence) for shard, sequence in inner.items()}
     return offsets
 
 

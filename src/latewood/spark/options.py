@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from latewood.errors import UsageError
 from latewood.limits import KiB, check_reader_name
 from latewood.spark.offsets import EARLIEST, LATEST, Bound, parse_offsets, parse_timestamp
+from latewood.spark.place import local_path
 
 VIEWS: Final = ("records", "segments", "chunks", "readers", "jobs", "shards", "plan")
 
@@ -66,7 +67,7 @@ class ReadOptions:
     """What is to be read, and how."""
 
     path: str
-    """A log, a database of a store (`lake/clicks`), or a store."""
+    """A log, a database of a store (`lake/clicks`), or a store; absolute, so that it stays what it was."""
 
     view: str = "records"
     """Which table: records, or one of the views on what holds them."""
@@ -120,7 +121,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool | None = None) ->
     if view not in VIEWS:
         raise UsageError(f"there is no view {values['view']!r}; the views are {', '.join(VIEWS)}")
     return ReadOptions(
-        path=values["path"],
+        path=str(local_path(values["path"])),
         view=view,
         columns=_columns(values.get("columns")),
         starting=_bound(values, "starting") or _FROM_THE_EARLIEST,

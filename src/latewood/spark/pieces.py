@@ -2,7 +2,10 @@
 
 The task was planned with the chunks of that moment.  If one was moved since, by a compaction, an eviction or a segment
 that was retired, it looks again by itself: chunks carry their range in their names, in the database's directory and in
-the archive.  It never opens the catalog.   Not thread-safe.
+the archive.  It never opens the catalog.
+
+A task names the log that it was planned with, and a chunk the log that its records came from: another one is refused,
+wherever it was found.   Not thread-safe.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,19 +13,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from latewood.archive.chunk_reader import ChunkReader, open_chunk
+from latewood.archive.chunk_reader import ChunkReader, checked_log, open_chunk
 from latewood.archive.cover import Piece, cover
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name, parse_object_key
 from latewood.archive.tier import Tier, TierSource
-from latewood.errors import DataLost, KeyNotFound, NotFoundError, UnavailableError
+from latewood.errors import AnotherLog, DataLost, KeyNotFound, NotFoundError, UnavailableError
+from latewood.format.identity import Mark
 from latewood.fs import FileSystem, PosixFS
 from latewood.limits import ARROW_RECORDS_MAX, MiB
+from latewood.log.identity import stranger_reason
 from latewood.queue import Queue, open_queue
 from latewood.spark import plan
 from latewood.spark.archive import ArchiveNames, open_archive, open_keys
 from latewood.spark.columns import chunk_columns
 from latewood.spark.offsets import ShardId
+from latewood.spark.standing import AGAIN_MEND
 
 _LOOKS_MAX: Final = 3
 """How often a range is looked for again without a record read in between, before it is given up."""
@@ -44,6 +50,15 @@ class ShardSource(NamedTuple):
     database_ids: tuple[int, ...] = ()
     """Whose chunks count: a database of the same name may have left others in the archive."""
     archive: ArchiveNames | None = None
+    chunks_alone: int | None = None
+    """The log is behind its chunks: what they have, up to this sequence, is all that is read."""
+    mark: Mark | None = None
+    """Of the log that it was planned with; None: of any."""
+
+    @property
+    def chunk_log(self) -> bytes | None:
+        """The log that the chunks are of; None: of any.  A fork shares chunks of other logs, which may be gone."""
+        return self.mark.identity if self.mark is not None and len(self.database_ids) <= 1 else None
 
 
 class ShardReader:
@@ -75,13 +90,15 @@ class ShardReader:
 
         Raises:
             UnavailableError: they are gone from where they were, and nowhere else: plan again.
+            AnotherLog: they are not of the log that this was planned with.
             CorruptError, KeyNotFound: they cannot be read.
         """
+        self._check_log(stop)
         at, looks, known = start, 0, list(chunks)
         while at < stop:
             before = at
             try:
-                for piece in cover(at, stop, self.log.first_sequence, known):
+                for piece in cover(at, stop, self._log_first(), known):
                     for batch in self._piece(piece, columns):
                         at += batch.num_rows
                         yield batch
@@ -107,25 +124,43 @@ class ShardReader:
 
         Raises:
             NotFoundError: it is nowhere.
+            AnotherLog: its records came from another log.
         """
         if chunk.file is not None:
             try:
-                return open_chunk(self._fs, Path(chunk.file), self._key_ring())
+                return checked_log(open_chunk(self._fs, Path(chunk.file), self._key_ring()), self._source.chunk_log)
             except KeyNotFound:
                 raise
             except NotFoundError:
                 if chunk.key is None:
                     raise
         assert chunk.key is not None
-        return ChunkReader(TierSource(self._archive(), chunk.key), self._key_ring())
+        found = ChunkReader(TierSource(self._archive(), chunk.key), self._key_ring())
+        return checked_log(found, self._source.chunk_log)
 
     def look(self, start: int, stop: int) -> list[plan.Chunk]:
         """Return the chunks with records of a range that are there now, by their names: on disk, else archived."""
         found = plan.within(self._local(), start, stop)
         with suppress(DataLost):
-            cover(start, stop, self.log.first_sequence, _sorted(found))
+            cover(start, stop, self._log_first(), _sorted(found))
             return _sorted(found)
         return _sorted([*found, *(one for one in plan.within(self._archived(), start, stop) if self._is_ours(one))])
+
+    def source_now(self) -> ShardSource:
+        """Return the source with the log that is there now, for tasks that are planned from it."""
+        return self._source if self._source.chunks_alone is not None else self._source._replace(mark=self.log.mark)
+
+    def _check_log(self, stop: int) -> None:
+        if self._source.chunks_alone is not None:
+            return
+        reason = stranger_reason(self.log.identity, self._source.mark, stop)
+        if reason is not None:
+            reason = f"{self._source.shard} is not the log that this query was planned with: {reason}"
+            raise AnotherLog(reason, Path(self._source.log), AGAIN_MEND)
+
+    def _log_first(self) -> int:
+        alone = self._source.chunks_alone
+        return self.log.first_sequence if alone is None else alone
 
     def _piece(self, piece: Piece[plan.Chunk], columns: Sequence[str]) -> Iterator[Any]:
         if piece.chunk is None:
@@ -161,7 +196,7 @@ class ShardReader:
 
     def _is_ours(self, chunk: plan.Chunk) -> bool:
         """Say whether an object is of this database, and not of another that had its name."""
-        with suppress(NotFoundError), self.open_chunk(chunk) as reader:
+        with suppress(NotFoundError, AnotherLog), self.open_chunk(chunk) as reader:
             return reader.meta.database_id in self._source.database_ids
         return False
 
@@ -169,7 +204,7 @@ class ShardReader:
         """Return where to go on without what is gone, or say that it is."""
         if not self._fails:
             later = [chunk.sequence_min for chunk in known if chunk.sequence_min > at]
-            return min([stop, *later, *([first] if (first := self.log.first_sequence) > at else [])])
+            return min([stop, *later, *([first] if (first := self._log_first()) > at else [])])
         message = (
             f"records {at} to {stop - 1} of {self._source.shard} were moved or removed since this query was planned: "
             f"run it again, which plans anew ({error})"

@@ -3,6 +3,9 @@
 A position moves only when Spark has told the source that a batch is done, so it lags behind the checkpoint by a batch
 at most, and never runs ahead of it; while the query is stopped it stays where it is.  Of a log it is the log's own
 reader; of a database, one position for each shard, in the database's directory.
+
+A position names the log that it is of.  Whether that is the log which is there is decided in `standing`; here a
+position of one log is never stored as one of another.
 """
 
 import time
@@ -13,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from latewood.clock import Clock, SystemClock
 from latewood.errors import Locked
 from latewood.fs import FileSystem, Lock, PosixFS
+from latewood.log.identity import stranger_reason
 from latewood.queue import Queue, Reader, open_queue
-from latewood.queue.ahead import stranger_of
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
-from latewood.spark.offsets import Offsets, ShardId
+from latewood.spark.offsets import ShardId, StoredOffsets
 from latewood.types import Position
 
 if TYPE_CHECKING:
@@ -31,12 +34,12 @@ _PAUSE_S: Final = 0.05
 class Positions(Protocol):
     """The named reader of a log or a database."""
 
-    def stored(self) -> Offsets:
+    def stored(self) -> StoredOffsets:
         """Return where it stands, of each shard that has a position."""
         ...
 
-    def move(self, offsets: Mapping[ShardId, int]) -> None:
-        """Make positions durable, of those shards that are its own.
+    def move(self, offsets: StoredOffsets) -> None:
+        """Make positions durable, of those shards that are its own, and in the logs that are held.
 
         Raises:
             DataLost: it should move back to records that are gone.
@@ -79,25 +82,20 @@ class LogPosition:
         self._shard = ShardId("", 0)
         self._reader: Reader | None = None
 
-    def stored(self) -> Offsets:
-        """Return where it stands, if it has a position.
+    def stored(self) -> StoredOffsets:
+        """Return where it stands, if it has a position."""
+        cursor = load_cursor(self._log.file_system, cursor_path(self._log.path / "readers", self._name))
+        return _offsets_of({self._shard: cursor})
 
-        Raises:
-            AnotherLog: that is of another log than the one at the path.
-        """
-        path = cursor_path(self._log.path / "readers", self._name)
-        cursor = load_cursor(self._log.file_system, path)
-        if cursor is not None and (stranger := stranger_of(cursor, path, self._log.identity)):
-            raise stranger
-        return {} if cursor is None or cursor.sequence is None else {self._shard: cursor.sequence}
-
-    def move(self, offsets: Mapping[ShardId, int]) -> None:
-        """Make the position durable."""
-        if self._shard not in offsets:
+    def move(self, offsets: StoredOffsets) -> None:
+        """Make the position durable, unless it is of a log that took this one's place."""
+        sequence, mark = offsets.sequences.get(self._shard), offsets.mark(self._shard)
+        if sequence is None or stranger_reason(self._log.identity, mark, sequence) is not None:
             return
-        sequence = offsets[self._shard]
         if self._reader is None:
-            start = "resume" if self.stored().get(self._shard) == sequence else sequence
+            stored = self.stored()
+            is_there = stored.sequences.get(self._shard) == sequence and stored.mark(self._shard) == self._log.mark
+            start = "resume" if is_there else sequence
             self._reader = patiently(lambda: self._log.reader(self._name, start))  # type: ignore[arg-type]
         elif self._reader.committed_sequence != sequence:
             self._reader.seek(sequence=sequence)
@@ -124,26 +122,24 @@ class DatabasePositions:
         self._known: dict[ShardId, Cursor | None] = {}
         self._lock: Lock | None = None
 
-    def stored(self) -> Offsets:
+    def stored(self) -> StoredOffsets:
         """Return where it stands, of each shard that has a position."""
         self._known = {shard: load_cursor(self._fs, self._path(shard)) for shard in self._shards}
-        return {
-            shard: cursor.sequence
-            for shard, cursor in self._known.items()
-            if cursor is not None and cursor.sequence is not None
-        }
+        return _offsets_of(self._known)
 
-    def move(self, offsets: Mapping[ShardId, int]) -> None:
-        """Make the positions durable."""
+    def move(self, offsets: StoredOffsets) -> None:
+        """Make the positions durable, each with the log that it is of."""
         if self._lock is None:
             self._fs.make_directory(self._home)
             self._lock = patiently(lambda: self._fs.lock(self._lock_path))
             self.stored()
         for shard in self._shards:
-            known = self._known.get(shard)
-            if shard in offsets and (known is None or known.sequence != offsets[shard]):
-                position = Position(0, 0, offsets[shard])
-                self._known[shard] = store_cursor(self._fs, self._path(shard), known, position, self._clock.now_ns())
+            known, sequence, mark = self._known.get(shard), offsets.sequences.get(shard), offsets.mark(shard)
+            if sequence is None or (known is not None and (known.sequence, known.mark) == (sequence, mark)):
+                continue
+            position = Position(0, 0, sequence)
+            now_ns = self._clock.now_ns()
+            self._known[shard] = store_cursor(self._fs, self._path(shard), known, position, now_ns, mark)
 
     def close(self) -> None:
         """Give the name up."""
@@ -153,6 +149,14 @@ class DatabasePositions:
 
     def _path(self, shard: ShardId) -> Path:
         return self._home / f"{shard.number:05}.meta"
+
+
+def _offsets_of(cursors: "Mapping[ShardId, Cursor | None]") -> StoredOffsets:
+    found = {shard: cursor for shard, cursor in cursors.items() if cursor is not None and cursor.sequence is not None}
+    return StoredOffsets(
+        {shard: cursor.sequence for shard, cursor in found.items() if cursor.sequence is not None},
+        {shard: cursor.mark for shard, cursor in found.items()},
+    )
 
 
 def patiently(attempt: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ def batch_ranges(survey: Survey, options: ReadOptions) -> dict[ShardId, list[tup
     Raises:
         UsageError: a shard is not there, or a bound lies beyond the end.
         DataLost: records that were asked for are gone, and that should fail.
+        LogBehind: so is the log of a shard, or it ends before its chunks do.
     """
     check_bounds(survey, options)
     if options.ranges is not None:
@@ -68,17 +69,26 @@ def checked_start(shard: Shard, start: int, first: int, *, fails: bool) -> int:
 
 
 def _range(shard: Shard, options: ReadOptions) -> tuple[int, int]:
-    end = shard.log.next_sequence
+    end = shard.end()
     first = shard.first()
     if options.as_of_generation is not None:
         end = min(end, shard.as_of(options.as_of_generation))
     start, stop = place_of(shard, options.starting, first, end), place_of(shard, options.ending, first, end)
     start, stop = first if start is None else start, end if stop is None else stop
+    if shard.behind is not None and options.fail_on_data_loss and not _ends_in_chunks(shard, options, stop):
+        raise shard.behind
     if options.fail_on_data_loss and options.as_of_generation is None:
         _check_end(shard, "startingOffsets", start, end)
         _check_end(shard, "endingOffsets", stop, end)
     start = checked_start(shard, start, first, fails=options.fail_on_data_loss)
     return start, max(start, min(stop, end))
+
+
+def _ends_in_chunks(shard: Shard, options: ReadOptions, stop: int) -> bool:
+    """Say whether a query of a shard whose log is behind asks for nothing that only the log had."""
+    if options.as_of_generation is not None or stop < shard.end():
+        return True
+    return stop == shard.end() == options.ending.of(shard.id)
 
 
 def _check_end(shard: Shard, option: str, sequence: int, end: int) -> None:

@@ -26,7 +26,7 @@ from latewood.spark.worker_heap import settle
 from latewood.spark.writing_columns import Columns, find_columns, records_of, split_by_shard
 from latewood.spark.writing_options import WriteOptions, parse_write_options
 from latewood.spark.writing_patience import patiently
-from latewood.spark.writing_target import Target, find_target
+from latewood.spark.writing_target import Target, check_there, find_target
 
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
@@ -56,7 +56,12 @@ class Sink:
     columns: Columns
 
     def stage(self, batches: Iterator[Any], query: str, batch: int, step: Hook) -> StagedFile | None:
-        """Write a task's rows to a file of its own, durably; None if there are none."""
+        """Write a task's rows to a file of its own, durably; None if there are none.
+
+        Raises:
+            ClosedError: the target was deleted since the query began.
+        """
+        check_there(PosixFS(), self.target)
         context = TaskContext.get()
         partition, attempt = (context.partitionId(), context.attemptNumber()) if context else (0, 0)
         name = StagedName(SystemClock().now_ns() // _MS, query, batch, partition, attempt, uuid4().hex)

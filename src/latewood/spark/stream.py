@@ -5,10 +5,15 @@ carries options and schema and nothing that is open.
 
 A shard that appears while the query runs first enters the offsets with where it begins, and is read from the next batch
 on: so every batch, when it is repeated, begins where it began.
+
+Offsets name the log that they are of.  Before one of them is used it is compared with the log that is there: one that
+was deleted and made anew under the same name is another log, and what a checkpoint says of the first says nothing of
+the second.  The rule is in `standing`.
 """
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,9 +30,10 @@ from latewood.errors import DataLost
 from latewood.spark import plan
 from latewood.spark.batch import read_partition, scan_partitions
 from latewood.spark.farewell import leave_quietly
-from latewood.spark.offsets import Offsets, decode_offsets, encode_offsets
+from latewood.spark.offsets import Marks, Offsets, StoredOffsets, decode_offsets, encode_offsets
 from latewood.spark.options import ReadOptions
 from latewood.spark.positions import Positions, positions_of
+from latewood.spark.standing import CHECKPOINT_MEND, READER_MEND, Standing, another_log, standings
 
 # ruff: noqa: PLC0415, N802 - what opens the catalog is loaded on the driver only; the names are Spark's
 
@@ -40,7 +46,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
         self._target: Offsets | None = None
-        self._positions: dict[str, Positions] = {}
+        self._positions: dict[str, tuple[Marks, Positions]] = {}
+        """Of each database, with the logs that they are of."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave behind what is open."""
@@ -49,7 +56,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- the engine's side --------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins: where its reader stands, or where the options say."""
+        """Return where a new query begins: where its reader stands, or where the options say.
+
+        Raises:
+            AnotherLog: its reader stands in another log, and that should fail.
+        """
         from latewood.spark.ranges import check_bounds, checked_start, place_of
         from latewood.spark.survey import surveyed
 
@@ -64,8 +75,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     start = place_of(shard, self._options.starting, first, end)
                 start = first if start is None else start
                 offsets[shard.id] = checked_start(shard, start, first, fails=self._options.fail_on_data_loss)
-            self._hold(survey, offsets)
-        return encode_offsets(offsets)
+            return self._encoded(survey, offsets, hold=True)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return how much a batch may take."""
@@ -83,46 +93,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = {shard.id: shard.log.durable_sequence for shard in survey.shards}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends."""
+        """Return where the next batch ends.
+
+        Raises:
+            AnotherLog: the checkpoint is of another log than the one that is there, and that should fail.
+        """
         from latewood.spark.survey import surveyed
 
-        known = decode_offsets(start)
+        stored = decode_offsets(start)
         with surveyed(self._options) as survey:
+            known = stored.sequences | self._stands(survey, stored, "the checkpoint of this query", CHECKPOINT_MEND)
             self._hold(survey, known)
             end = self._end(survey, known)
-            if isinstance(limit, ReadAllAvailable):
-                return encode_offsets(end)
-            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.records_max
-            size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
-            if rows is not None:
-                end = plan.limit_records(known, end, rows)
-            if size is not None:
-                spans = {
-                    shard.id: shard.spans(max(known[shard.id], shard.first()), end[shard.id])
-                    for shard in survey.shards
-                    if end.get(shard.id, 0) > known.get(shard.id, end.get(shard.id, 0))
-                }
-                end = plan.limit_bytes(known, end, spans, size)
-        return encode_offsets(end)
+            if not isinstance(limit, ReadAllAvailable):
+                end = self._limited(survey, known, end, limit)
+            return encode_offsets(StoredOffsets(end, stored.marks | survey.marks()))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return where all that is durable ends, for the query's progress."""
         from latewood.spark.survey import surveyed
 
         with surveyed(self._options) as survey:
-            return encode_offsets({shard.id: shard.log.durable_sequence for shard in survey.shards})
+            return self._encoded(survey, {shard.id: shard.log.durable_sequence for shard in survey.shards})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch.
 
         Raises:
             DataLost: retention removed records of it, and that should fail.
+            AnotherLog: it is of another log than the one that is there, and that should fail.
         """
         from latewood.spark.ranges import checked_start
         from latewood.spark.survey import surveyed
 
-        begin, stop = decode_offsets(start), decode_offsets(end)
+        first, last = decode_offsets(start), decode_offsets(end)
         with surveyed(self._options) as survey:
+            begin = self._stands(survey, first, "the checkpoint of this query", CHECKPOINT_MEND)
+            stop = self._ends(survey, last)
             self._hold(survey, begin)
             ranges = {}
             for shard in survey.shards:
@@ -135,12 +142,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Move the reader: what is before `end` is dealt with."""
         offsets = decode_offsets(end)
-        for positions in self._positions.values():
+        for _, positions in self._positions.values():
             positions.move(offsets)
 
     def stop(self) -> None:
         """Give the reader's name up; its positions stay."""
-        for positions in self._positions.values():
+        for _, positions in self._positions.values():
             positions.close()
         self._positions = {}
         leave_quietly()
@@ -179,23 +186,82 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise error
         _logger.warning("%s went back from %s to %s, behind the checkpoint", shard.id, known, durable)
 
+    def _limited(self, survey: Any, known: Offsets, end: Offsets, limit: ReadLimit) -> Offsets:
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.records_max
+        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.bytes_max
+        if rows is not None:
+            end = plan.limit_records(known, end, rows)
+        if size is not None:
+            spans = {
+                shard.id: shard.spans(max(known[shard.id], shard.first()), end[shard.id])
+                for shard in survey.shards
+                if end.get(shard.id, 0) > known.get(shard.id, end.get(shard.id, 0))
+            }
+            end = plan.limit_bytes(known, end, spans, size)
+        return end
+
+    def _encoded(self, survey: Any, offsets: Offsets, *, hold: bool = False) -> dict[str, Any]:
+        if hold:
+            self._hold(survey, offsets)
+        return encode_offsets(StoredOffsets(offsets, survey.marks()))
+
+    # -- whose offsets these are --------------------------------------------------------------------------------
+
+    def _stands(self, survey: Any, stored: StoredOffsets, whose: str, mend: str) -> Offsets:
+        """Return where the shards that are here stand in what was stored."""
+        homes = survey.homes()
+        found = standings(homes, stored)
+        for shard, one in found.items():
+            self._check(shard, homes[shard], one, whose, mend)
+        return {shard: one.sequence for shard, one in found.items()}
+
+    def _ends(self, survey: Any, stored: StoredOffsets) -> Offsets:
+        """Return where a batch ends in the shards that are here; in one whose log is another it has no records."""
+        homes = survey.homes()
+        found = standings(homes, stored)
+        for shard, one in found.items():
+            self._check(shard, homes[shard], one, "the batch that this query was stopped in", CHECKPOINT_MEND)
+        return {shard: one.sequence for shard, one in found.items() if one.stranger is None}
+
+    def _check(self, shard: Any, home: Any, found: Standing, whose: str, mend: str) -> None:
+        if found.stranger is None:
+            return
+        error = another_log(shard, home, found, whose, mend)
+        if self._options.fail_on_data_loss:
+            raise error
+        _logger.warning("%s: %s; the query goes on %s", error.path, error.reason, found.place)
+
+    # -- the named reader ---------------------------------------------------------------------------------------
+
     def _stored(self, survey: Any) -> Offsets:
+        """Return where the reader that this query is stands in the shards that are here."""
         if self._options.reader is None:
             return {}
-        stored: Offsets = {}
+        stored = StoredOffsets({}, {})
         for positions in positions_of(survey.shards, self._options.reader):
-            stored |= positions.stored()
-            positions.close()
-        return stored
+            with closing(positions):
+                found = positions.stored()
+                stored.sequences.update(found.sequences)
+                stored.marks.update(found.marks)
+        mend = READER_MEND.replace("{reader}", self._options.reader)
+        return self._stands(survey, stored, f"the position of reader {self._options.reader!r}", mend)
 
-    def _hold(self, survey: Any, offsets: Offsets) -> None:
-        """Be the named reader from `offsets` on, once for each database."""
+    def _hold(self, survey: Any, offsets: Mapping[Any, int]) -> None:
+        """Be the named reader from `offsets` on, once for each database, and again if its logs are others now."""
         if self._options.reader is None:
             return
-        fresh = [shard for shard in survey.shards if shard.id.database not in self._positions and shard.id in offsets]
-        for positions, database in zip(
-            positions_of(fresh, self._options.reader), dict.fromkeys(shard.id.database for shard in fresh), strict=True
-        ):
-            self._positions[database] = positions
-            stored = positions.stored()
-            positions.move({shard: min(offsets[shard], stored.get(shard, offsets[shard])) for shard in offsets})
+        marks, homes = survey.marks(), survey.homes()
+        for database in dict.fromkeys(shard.id.database for shard in survey.shards):
+            own = [shard for shard in survey.shards if shard.id.database == database and shard.id in offsets]
+            held = {shard.id: marks[shard.id] for shard in own}
+            before = self._positions.get(database)
+            if not own or (before is not None and before[0] == held):
+                continue
+            if before is not None:
+                before[1].close()
+            (positions,) = positions_of(own, self._options.reader)
+            self._positions[database] = held, positions
+            stands = standings(homes, positions.stored())
+            known = {shard: one.sequence for shard, one in stands.items() if one.stranger is None}
+            start = {shard: min(offsets[shard], known.get(shard, offsets[shard])) for shard in held}
+            positions.move(StoredOffsets(start, held))

@@ -1,7 +1,7 @@
 """What is to be read, as it is now: shards, their ends, their chunks.  Runs on the driver, and alone opens the catalog.
 
 For each shard the log is looked at first and the catalog after it: a record leaves the log only when a chunk has it, so
-there is no gap between the two.
+there is no gap between the two.  How far chunks go is looked up before the log as well: that must go as far.
 """
 
 import os
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from latewood.archive.cover import Piece, as_of, cover, floor
+from latewood.archive.coverage import covered_end
+from latewood.archive.log_check import log_behind
 from latewood.archive.names import shard_prefix
 from latewood.catalog import Catalog
 from latewood.catalog.tables import (
@@ -25,7 +27,7 @@ from latewood.catalog.tables import (
     RemoteArchived,
 )
 from latewood.catalog.view import CatalogView
-from latewood.errors import NotFoundError, UsageError
+from latewood.errors import LogBehind, NotFoundError, UsageError
 from latewood.format.segment import FLAG_KEYED
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem, PosixFS
@@ -33,10 +35,11 @@ from latewood.queue import Queue
 from latewood.spark import plan
 from latewood.spark.archive import ArchiveNames, archive_names
 from latewood.spark.columns import Shape
-from latewood.spark.offsets import ShardId
+from latewood.spark.offsets import Marks, ShardId
 from latewood.spark.options import ReadOptions
 from latewood.spark.pieces import ShardReader, ShardSource
 from latewood.spark.place import Place, find_place
+from latewood.spark.standing import Home
 from latewood.types import DbId
 
 
@@ -48,25 +51,46 @@ class DatabaseState(NamedTuple):
     files: DatabaseLayout
     chunks: dict[int, list[ChunkRecord]]
     """The live ones of each shard, in order."""
+    applied: dict[int, int]
+    """Of each shard the sequence behind what was ever in a chunk."""
     origins: dict[int, Path]
     """The chunk directories of the databases that it was forked from, by their ids."""
 
 
 class Shard:
-    """One shard, as the driver sees it.  Its log is opened when it is asked for."""
+    """One shard, as the driver sees it.  Its log is opened when it is asked for.
+
+    Of one whose log is behind its chunks, or gone, the chunks alone are read.
+    """
+
+    behind: LogBehind | None = None
+    """Why its log is not read."""
 
     def __init__(self, source: ShardSource, database: DatabaseState | None) -> None:
-        self.id, self.source, self.database = source.shard, source, database
-        self.reader = ShardReader(source)
-        self.log_first = self.log.first_sequence
+        covered = _covered(database, source.shard.number) if database else 0
+        self.behind = log_behind(PosixFS(), Path(source.log), covered) if database else None
+        self.id, self.database = source.shard, database
+        self.reader = ShardReader(source if self.behind is None else source._replace(chunks_alone=covered))
+        self.source = self.reader.source_now()
+        self.log_first = covered if self.behind else self.log.first_sequence
         records = database.chunks.get(source.shard.number, []) if database else []
         self.records: list[ChunkRecord] = records
         self.chunks = [_chunk(database, record) for record in records] if database else []
 
     @property
     def log(self) -> Queue:
-        """Its log."""
+        """Its log.
+
+        Raises:
+            LogBehind: it is not there, or ends before its chunks do.
+        """
+        if self.behind is not None:
+            raise self.behind
         return self.reader.log
+
+    def end(self) -> int:
+        """Return the sequence that the next record will get; of a log that is behind, where its chunks end."""
+        return self.log_first if self.behind else self.log.next_sequence
 
     def see(self, database: DatabaseState) -> None:
         """Take on the chunks of a later look at the catalog than that at the log."""
@@ -77,6 +101,10 @@ class Shard:
     def first(self) -> int:
         """Return the first sequence that can be read."""
         return floor(self.log_first, self.chunks)
+
+    def home(self) -> Home:
+        """Return which log it is."""
+        return Home(Path(self.source.log), self.log.identity, self.first())
 
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks."""
@@ -92,7 +120,7 @@ class Shard:
                 found = opened.find_timestamp(timestamp_ns)
             if found <= min(chunk.sequence_max, self.log_first - 1):
                 return found
-        return self.log.find_timestamp(timestamp_ns)
+        return self.end() if self.behind else self.log.find_timestamp(timestamp_ns)
 
     def pieces(self, start: int, stop: int) -> list[Piece[plan.Chunk]]:
         """Return where a range is read from."""
@@ -137,6 +165,14 @@ class Survey(NamedTuple):
     databases: list[DatabaseState]
     generation: int | None
     """Of the catalog's chunks."""
+
+    def marks(self) -> Marks:
+        """Return what a position that is taken now carries, of each shard."""
+        return {shard.id: shard.log.mark for shard in self.shards}
+
+    def homes(self) -> dict[ShardId, Home]:
+        """Return which log each shard is."""
+        return {shard.id: shard.home() for shard in self.shards}
 
 
 @contextmanager
@@ -231,7 +267,13 @@ def _database(
         for chunk in found
         if chunk.origin_db_id is not None and chunk.origin_db_id in homes
     }
-    return DatabaseState(db_id, record, StoreLayout(place.root).located(record.options.wal_dir), chunks, origins)
+    applied = {key.shard: state.last_applied_sequence for key, state in view.wal_states(db_id)}
+    files = StoreLayout(place.root).located(record.options.wal_dir)
+    return DatabaseState(db_id, record, files, chunks, applied, origins)
+
+
+def _covered(state: DatabaseState, number: int) -> int:
+    return covered_end(state.applied.get(number, 0), state.chunks.get(number, []))
 
 
 def _source(state: DatabaseState, number: int, names: ArchiveNames) -> ShardSource:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as sql
 
 from latewood.spark.options import Range, encode_ranges
+from latewood.spark.place import local_path
 from latewood.spark.plan import without
 
 if TYPE_CHECKING:
@@ -25,18 +26,20 @@ _SHARD_DIGITS: Final = 5
 def table(spark: "SparkSession", path: str, *, native: bool = True, **options: Any) -> "DataFrame":
     """Return what a log, a database or a store holds now as one table; options are those of the source.
 
-    With `native=False` everything goes through the source, which checks every checksum and finds records that are moved
+    A relative path is one of the process that calls this, but on Spark Connect, where it is one of the server.  With
+    `native=False` everything goes through the source, which checks every checksum and finds records that are moved
     while the query runs.
 
     Raises:
         AnalysisException: an option is not understood, or nothing is there.
     """
+    path = _absolute(spark, path)
     pieces = _pieces(spark, path, options) if native else []
     chosen = [piece for piece in pieces if piece["is_plain"]]
     if not chosen:
-        return spark.read.format(_FORMAT).options(**options).load(str(path))
+        return spark.read.format(_FORMAT).options(**options).load(path)
     pinned = {name: value for name, value in options.items() if name.lower() in _KEPT}
-    rest = spark.read.format(_FORMAT).options(**pinned, ranges=encode_ranges(_rest(pieces))).load(str(path))
+    rest = spark.read.format(_FORMAT).options(**pinned, ranges=encode_ranges(_rest(pieces))).load(path)
     parts = [rest] if _rest(pieces) else []
     for database in dict.fromkeys(piece["database"] for piece in chosen):
         files = [piece["file"] for piece in chosen if piece["database"] == database]
@@ -47,9 +50,10 @@ def table(spark: "SparkSession", path: str, *, native: bool = True, **options: A
 def count(spark: "SparkSession", path: str, **options: Any) -> int:
     """Return how many records a log, a database or a store has, from what is known about it, without reading them.
 
-    Options are those of the source.
+    Options are those of the source, paths those of `table`.
     """
-    shards = spark.read.format(_FORMAT).options(**options, view="shards", columns="records").load(str(path))
+    reader = spark.read.format(_FORMAT).options(**options, view="shards", columns="records")
+    shards = reader.load(_absolute(spark, path))
     return sum(row["records"] for row in shards.collect())
 
 
@@ -61,7 +65,13 @@ _KEPT: Final = {"columns", "minpartitions", "targetpartitionbytes", "failondatal
 
 def _pieces(spark: "SparkSession", path: str, options: dict[str, Any]) -> "list[Row]":
     planned = {name: value for name, value in options.items() if name.lower() != "columns"}
-    return spark.read.format(_FORMAT).options(**planned, view="plan").load(str(path)).collect()
+    return spark.read.format(_FORMAT).options(**planned, view="plan").load(path).collect()
+
+
+def _absolute(spark: "SparkSession", path: str) -> str:
+    """Return a path as the caller means it: Spark takes a relative one from the directory that it was started in."""
+    is_connect = type(spark).__module__.startswith("pyspark.sql.connect")
+    return str(path) if is_connect or "://" in str(path) else str(local_path(str(path)))
 
 
 def _rest(pieces: "list[Row]") -> list[Range]:

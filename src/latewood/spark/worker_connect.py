@@ -4,8 +4,8 @@
 
 Spark starts the reader of a stream as `python -m MODULE`, and gives up if that has not connected within 10 s, which no
 setting changes.  The module imports nearly all of pyspark, numpy and pyarrow before it connects: 0.9 s of CPU time, or
-more than 10 s where twenty others want the same two cores.  Here it is 0.012 s.  Then this process becomes
-`python START -m MODULE`, which hands the connection over and may take as long as it takes.
+more than 10 s where twenty other processes want the same two cores.  This script connects after 0.012 s.  Then its
+process becomes `python -P START -m MODULE`, which hands the connection over; what that imports has no time limit.
 
 Archives within PYSPARK, the directory where pyspark is installed, leave PYTHONPATH: Spark puts a zip of the same
 modules first, and Python compiles those anew in each process, which is half of the 0.9 s.
@@ -26,9 +26,9 @@ _LENGTH_BYTES = 4
 
 
 def connect(environ: "os._Environ[str] | dict[str, str]") -> "Socket | None":
-    """Return a connection to the JVM that waits for this process, authenticated; None if none waits.
+    """Return an authenticated connection to the JVM; None if the JVM does not wait for one from this process.
 
-    None waits for the daemon, from which workers are forked: the JVM connects to that.
+    It does not wait for one from the daemon, from which workers are forked: the JVM connects to that.
     """
     path, port = environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH"), environ.get("PYTHON_WORKER_FACTORY_PORT")
     timeout_s = int(environ.get("SPARK_AUTH_SOCKET_TIMEOUT", _TIMEOUT_S))
@@ -80,7 +80,7 @@ def _received(connection: Socket, count: int) -> bytes:
 
 
 def main() -> None:
-    """Connect, and become the second half; or the module itself, if nobody waits for a connection."""
+    """Connect, and become the second half; or become the module itself, if the JVM waits for no connection."""
     connection = connect(os.environ)
     start, installed, *module = sys.argv[1:]
     os.environ["PYTHONPATH"] = without_archives(os.environ.get("PYTHONPATH", ""), installed)

@@ -1,9 +1,11 @@
-"""Second half of the start of a Python process of Spark: hand pyspark the connection that there is.
+"""Second half of the start of a Python process of Spark: give pyspark the connection that the first half made.
 
     python -P worker_start.py -m pyspark.MODULE [ARGUMENT ...]
 
-`worker_connect` has connected to the JVM, and said in the environment as which descriptor.  It is given to pyspark the
-first time that it wants to connect; all else is as with `python -m MODULE`.   Why: docs/adr/0027-how-spark-starts.md
+`worker_connect` has connected to the JVM; LATEWOOD_WORKER_CONNECTION in the environment is the descriptor.  Pyspark's
+first attempt to connect gets this connection; all else is as with `python -m MODULE`.
+
+Why: docs/adr/0027-how-spark-starts.md
 """
 
 import os
@@ -19,7 +21,7 @@ _BUFFER_BYTES: Final = "65536"
 
 
 def hand_over(connection: socket.socket) -> None:
-    """Have pyspark take this connection where it would make its first, which is the one to the JVM."""
+    """Replace pyspark's function that connects: its first call, the one for the JVM, returns this connection."""
     from pyspark import util  # noqa: PLC0415 - `main` has put where it is on the path by then
 
     original, ready = util.local_connect_and_auth, [connection]
@@ -34,7 +36,7 @@ def hand_over(connection: socket.socket) -> None:
 
 
 def main() -> None:
-    """Be `python -m MODULE`, connected."""
+    """Run the module as `python -m` does, with the connection of the first half."""
     connection = socket.socket(fileno=int(os.environ.pop(CONNECTION)))
     connection.set_inheritable(False)
     connection.settimeout(int(os.environ.get("SPARK_AUTH_SOCKET_TIMEOUT", "15")))

@@ -4,12 +4,20 @@ Looked up on the driver, once, and sent to the tasks, so that an executor needs 
 is not there is made; a database is not.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.format.segment import FLAG_KEYED
-from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME, DatabaseLayout
+from latewood.format.store_layout import (
+    CATALOG_NAME,
+    DATABASES_NAME,
+    DESCRIPTION_NAME,
+    DatabaseLayout,
+    StoreLayout,
+)
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
 from latewood.log.layout import Layout
@@ -17,6 +25,9 @@ from latewood.log.manifest import ManifestStore
 from latewood.queue import open_queue
 from latewood.segment import read_header
 from latewood.spark.place import local_path
+
+if TYPE_CHECKING:
+    from latewood.catalog.tables import DbRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +44,11 @@ class Target:
     """Whether records may have keys."""
 
     options: LogOptions = field(default_factory=LogOptions)
+
+    is_database: bool = False
+
+    covered: tuple[int, ...] = ()
+    """Of each shard of a database the sequence that its chunks went to when the query began: its log must go as far."""
 
     @property
     def state(self) -> Path:
@@ -64,6 +80,30 @@ def find_target(fs: FileSystem, path: str) -> Target:
     if _is_store(fs, root.parent):
         return _named_database(fs, root)
     return _log(fs, root)
+
+
+def check_there(fs: FileSystem, target: Target) -> None:
+    """Refuse a target that was deleted since the query began, before anything is made in its place.
+
+    Raises:
+        ClosedError: it was.
+    """
+    if not fs.exists(DatabaseLayout(target.root).description if target.is_database else target.root):
+        message = (
+            f"{target.root} is gone since this query began: start the query again, to write into what has its name now"
+        )
+        raise ClosedError(message)
+
+
+def check_living(fs: FileSystem, target: Target) -> None:
+    """Refuse a target that was deleted or dropped since the query began: what is written there, nobody would read.
+
+    Raises:
+        ClosedError: it was, or it is being drained.
+    """
+    check_there(fs, target)
+    if target.is_database:
+        _check_active(_load_record(fs, target.root))
 
 
 def _log(fs: FileSystem, root: Path) -> Target:
@@ -105,18 +145,45 @@ def _named_database(fs: FileSystem, path: Path) -> Target:
 
 
 def _database(fs: FileSystem, root: Path) -> Target:
-    from latewood.catalog.description import load_description  # noqa: PLC0415 - only the driver needs the catalog
-    from latewood.catalog.tables import DbActive  # noqa: PLC0415 - as above
-
-    files = DatabaseLayout(root)
-    record = load_description(fs, files.description).record
-
-    if not isinstance(record.status, DbActive):
-        raise ClosedError(f"database {record.name!r} takes no more records: it is being drained, or gone")
+    files, record = DatabaseLayout(root), _load_record(fs, root)
+    _check_active(record)
     options = LogOptions(
         segment_bytes_max=record.options.segment_bytes_max,
         segment_age_max_ms=record.options.segment_age_max_ms,
         keyed=record.options.keyed,
     )
     logs = tuple(files.shard(shard) for shard in range(record.wal_shards))
-    return Target(root=root, logs=logs, keyed=record.options.keyed, options=options)
+    covered = _covered(StoreLayout(root.parent.parent).catalog, record.name, record.wal_shards)
+    return Target(root=root, logs=logs, keyed=record.options.keyed, options=options, is_database=True, covered=covered)
+
+
+def _load_record(fs: FileSystem, root: Path) -> "DbRecord":
+    """Return what the database in a directory says that it is.
+
+    Raises:
+        NotFoundError: there is none.
+        CorruptError: what says so is damaged.
+    """
+    from latewood.catalog.description import load_description  # noqa: PLC0415 - only the driver needs the catalog
+
+    return load_description(fs, DatabaseLayout(root).description).record
+
+
+def _check_active(record: "DbRecord") -> None:
+    from latewood.catalog.tables import DbActive  # noqa: PLC0415 - as above
+
+    if not isinstance(record.status, DbActive):
+        raise ClosedError(f"database {record.name!r} takes no more records: it is being drained, or gone")
+
+
+def _covered(path: Path, name: str, shards: int) -> tuple[int, ...]:
+    """Return how far chunks of each shard go; 0 where the catalog cannot be asked, because this program has it open."""
+    from latewood.catalog import Catalog  # noqa: PLC0415 - only the driver needs the catalog
+
+    applied: dict[int, int] = {}
+    with suppress(NotFoundError, UsageError), Catalog.open(path, mode="r") as catalog:
+        found = catalog.read(lambda view: view.db_by_name(name))
+        if found is not None:
+            states = catalog.read(lambda view: list(view.wal_states(found[0])))
+            applied = {key.shard: state.last_applied_sequence for key, state in states}
+    return tuple(applied.get(shard, 0) for shard in range(shards))

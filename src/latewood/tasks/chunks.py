@@ -14,7 +14,9 @@ from latewood.archive.compact import compact_chunks
 from latewood.archive.names import TOKEN_BYTES, RandomBytes
 from latewood.archive.options import ChunkOptions
 from latewood.archive.tier import TierSource
-from latewood.errors import CorruptError, JobFailed, KeyNotFound, LatewoodError, NotFoundError, UsageError
+from latewood.errors import AnotherLog, CorruptError, JobFailed, KeyNotFound, LatewoodError, NotFoundError, UsageError
+from latewood.format.identity import Mark
+from latewood.log.identity import stranger_reason
 from latewood.queue import open_queue
 from latewood.tasks.engine import Tools
 from latewood.types import ChunkId, JobId
@@ -48,6 +50,8 @@ class FlushTask(NamedTuple):
     stop: int
     segments: tuple[SegmentStart, ...]
     """Those that have them, and the one behind."""
+    mark: Mark | None = None
+    """Of the log that this was planned with."""
 
 
 class ChunkPlace(NamedTuple):
@@ -81,10 +85,13 @@ def flush_records(task: FlushTask, tools: Tools) -> Iterator[Chunk]:
     Raises:
         CorruptError: a record is damaged, or has a key that does not fit it.
         DataLost: the log does not have them any more.
+        AnotherLog: this is not the log that the task was planned with.
     """
     with open_queue(task.log, mode="r", fs=tools.fs, clock=tools.clock) as log:
+        if (reason := stranger_reason(log.identity, task.mark, task.stop)) is not None:
+            raise AnotherLog(reason, log.path, "run the job again: it is planned anew, with the log that is here")
         batches = log.arrow_batches(task.start, task.stop, keys=task.keyed)
-        yield from write_chunks(chunk_site(task.recipe, tools), batches, Origin(segments=task.segments))
+        yield from write_chunks(chunk_site(task.recipe, tools), batches, Origin(segments=task.segments, mark=log.mark))
 
 
 def compact_group(task: CompactTask, tools: Tools) -> Iterator[Compacted]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latewood.errors import StorageError
+from latewood.kernel import crc32c
 from latewood.testing.node import Inode, Node
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ class MemFile:
     def size(self) -> int:
         """Return its length in bytes."""
         return self._open_inode().size
+
+    def stamp(self) -> str:
+        """Return size and checksum."""
+        content = self._open_inode().content()
+        return f"{len(content):x}-{crc32c(content):08x}"
 
     def pread(self, length: int, offset: int) -> bytes:
         """Return up to `length` bytes at `offset`; fewer only at the end of the file."""

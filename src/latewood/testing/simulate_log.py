@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from latewood.errors import CorruptError, NotFoundError, Overloaded, UnavailableError
+from latewood.errors import CorruptError, NotFoundError, Overloaded, StrayLog, StrayRecord, UnavailableError
 from latewood.format.entry import tears_down
+from latewood.format.identity import Owner
 from latewood.limits import KiB
 from latewood.log import Log, LogOptions
 from latewood.replica.apply import Alert, Applier
+from latewood.replica.births import Births
 from latewood.replica.dispatch import Following
 from latewood.replica.engine import NO_NODE, ConfState, Entry, HardState, LogStore, Recovered, Snapshot
 from latewood.replica.entry_store import SegmentedLogStore
@@ -28,7 +30,9 @@ from latewood.replica.recovery import (
     install_snapshot,
     recover_node,
 )
+from latewood.replica.repair import Mender, repair_files
 from latewood.replica.retention import compact_partition, drop_below, log_partitions
+from latewood.replica.roster import partition_names
 from latewood.replica.schedule import RetryPolicy
 from latewood.replica.snapshot import (
     PartitionState,
@@ -107,7 +111,14 @@ class DiskStorage:
             roll_back(self._site)
         self._check_flushed()
         applier = Applier(self._clock, _RETRIES, batch_max=4)
-        self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
+        has_strays = self._world.housekeeps(0.1) and self._append_strays()
+        try:
+            self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
+        except (StrayRecord, StrayLog):
+            if not has_strays:
+                raise
+            self._repair()
+            self._up = up = recover_node(self._site, pull=self._pull, applier=applier)
         self._store = LateSync(up.store)
         self._in_hand, self._taken, self._newest, self._verified = None, None, None, {}
         if self._world.bug is not Bug.FORWARD_AT_FSYNC:
@@ -115,6 +126,23 @@ class DiskStorage:
                 self._world.truth.commit(self._node, entry)
         self._check()
         return up.store.recover(up.applied)
+
+    def _append_strays(self) -> bool:
+        """Append to a partition, as another program does, if there is one; none of that may be there later."""
+        names = partition_names(self._fs, _LAYOUT.partitions)
+        if names:
+            partition_id, born = self._world.choose(names)
+            path = _LAYOUT.partitions / f"{partition_id}-{self._world.choose((born, born, born, born + 1))}"
+            owner = Owner.NODE
+            with Log.open(path, _PARTITION, fs=self._fs, clock=self._clock, background=False, owner=owner) as log:
+                ext_id = self._world.choose((0, 0, born))
+                log.append_many([b"stray"] * self._world.choose((1, 2, 40)), ext_id=ext_id)
+        return bool(names)
+
+    def _repair(self) -> None:
+        """Do what the error says."""
+        with self._open_parent() as store:
+            repair_files(store, Mender(_LAYOUT, self._fs, self._clock, self._site.births, _PARTITION, "replace it"))
 
     def settle(self) -> None:
         """End a sync."""
@@ -382,10 +410,16 @@ class DiskStorage:
         writer = SnapshotWriter(self._fs, self._clock, _LAYOUT.snapshots, first.index, first.term, _SNAPSHOT)
         writer.parent(first.conf)
         writer.finish()
-        with SegmentedLogStore.open(_LAYOUT.parent, _PARENT, fs=self._fs, clock=self._clock, background=False) as store:
+        with self._open_parent() as store:
             store.install(first)
             store.set_hard_state(HardState(first.term, NO_NODE, first.index))
             store.sync()
+
+    def _open_parent(self) -> SegmentedLogStore:
+        birth = self._site.births.parent()
+        return SegmentedLogStore.open(
+            _LAYOUT.parent, _PARENT, birth=birth, fs=self._fs, clock=self._clock, background=False
+        )
 
     def _make_site(self) -> NodeSite:
         return NodeSite(
@@ -393,6 +427,7 @@ class DiskStorage:
             self._fs,
             self._clock,
             self._make_machine,
+            Births("simulated", self._node),
             _PARENT,
             _PARTITION,
             recent_bytes_max=_RECENT_BYTES_MAX,

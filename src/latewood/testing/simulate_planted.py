@@ -11,6 +11,7 @@ from typing import Final
 from unittest.mock import patch
 
 from latewood.replica import recovery
+from latewood.replica.agreement import Agreement
 from latewood.replica.driver import Driver, Write
 from latewood.replica.engine import HardState
 from latewood.replica.entry_store import SegmentedLogStore
@@ -41,9 +42,12 @@ class Bug(Enum):
     SNAPSHOT_BEHIND = "a snapshot says that it stands at an index that its partitions have not reached"
     COMPACT_PAST_SNAPSHOT = "a partition's log forgets what is applied, and in no snapshot"
     DROP_UNDECIDED = "a partition whose log is its state forgets records that nobody let go"
+    TRUST_PARTITIONS = "recovery takes what stands in a partition for what the node wrote there"
 
 
-LOG_ONLY: Final = frozenset({Bug.TRUNCATE_UNFLUSHED, Bug.COMPACT_PAST_SNAPSHOT, Bug.DROP_UNDECIDED})
+LOG_ONLY: Final = frozenset(
+    {Bug.TRUNCATE_UNFLUSHED, Bug.COMPACT_PAST_SNAPSHOT, Bug.DROP_UNDECIDED, Bug.TRUST_PARTITIONS}
+)
 """The model of a disk has no place for these."""
 
 
@@ -73,15 +77,20 @@ def planted(bug: Bug | None) -> Iterator[None]:
     elif bug is Bug.TRUNCATE_UNFLUSHED:
         with patch.object(PartitionLogStore, "flush", lambda partition: partition.next_index - 1):
             yield
+    elif bug is Bug.TRUST_PARTITIONS:
+        with patch.object(Agreement, "check", lambda *_: None):
+            yield
     else:
         yield
 
 
 def roll_back(site: NodeSite) -> None:
     """Drop parent entries from the first on that a partition has not got: the plan that we were given."""
-    roster = Roster(site.layout.partitions, fs=site.fs, clock=site.clock, options=site.partition_options)
+    options = site.partition_options
+    roster = Roster(site.layout.partitions, site.births, fs=site.fs, clock=site.clock, options=options)
+    birth = site.births.parent()
     store = SegmentedLogStore.open(
-        site.layout.parent, site.parent_options, fs=site.fs, clock=site.clock, background=False
+        site.layout.parent, site.parent_options, birth=birth, fs=site.fs, clock=site.clock, background=False
     )
     roster.open()
     for entry in store.read_all(store.first_index, store.last_index + 1):

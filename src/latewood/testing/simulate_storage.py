@@ -6,7 +6,7 @@ a disk that tears.
 
 from collections.abc import Sequence
 from random import Random
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from latewood.replica.engine import ConfState, Entry, LogStore, Recovered, Snapshot
 from latewood.replica.machine import PartitionEntry
@@ -14,6 +14,8 @@ from latewood.replica.snapshot import PartitionState
 from latewood.testing.simulate_climate import Climate
 from latewood.testing.simulate_planted import Bug
 from latewood.testing.simulate_truth import Truth
+
+Item = TypeVar("Item")
 
 
 class Surroundings(Protocol):
@@ -36,6 +38,10 @@ class Surroundings(Protocol):
 
     def housekeeps(self, share: float) -> bool:
         """Say yes in this share of the cases, where it is asked what is forgotten and when."""
+        ...
+
+    def choose(self, items: Sequence[Item]) -> Item:
+        """Pick one, apart as `housekeeps`."""
         ...
 
     def note(self, *values: int) -> None:

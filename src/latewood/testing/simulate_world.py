@@ -5,7 +5,7 @@ one of peace, in which the cluster must find itself again: then every promise is
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from random import Random
@@ -20,7 +20,7 @@ from latewood.testing.simulate_climate import Climate
 from latewood.testing.simulate_node import ELECTION_TICKS, Node
 from latewood.testing.simulate_operator import choose_changes
 from latewood.testing.simulate_planted import Bug
-from latewood.testing.simulate_storage import Storage, Surroundings
+from latewood.testing.simulate_storage import Item, Storage, Surroundings
 from latewood.testing.simulate_truth import Truth, Violation
 
 _TICK_MS: Final = 20
@@ -139,6 +139,10 @@ class World:
     def housekeeps(self, share: float) -> bool:
         """Say yes in this share of the cases; apart, so that all else happens as it would without it."""
         return self._housekeeping.random() < share
+
+    def choose(self, items: Sequence[Item]) -> Item:
+        """Pick one, apart as `housekeeps`."""
+        return self._housekeeping.choice(items)
 
     def note(self, *values: int) -> None:
         """Make values part of the trace."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from latewood.catalog.tables import JobKind, Local, LocalAndRemote, RemoteArchived
 from latewood.errors import TierUnavailable
@@ -281,3 +282,49 @@ def test_an_error_with_a_chunk_that_was_moved_meanwhile_is_none(lake: Lake) -> N
     assert isinstance(lake.live()[0].record.residency, Local)
     lake.run(JobKind.ARCHIVE)
     assert residencies(lake) == {"LocalAndRemote"}
+
+
+# -- an object that is not the one that was verified ---------------------------------------------------------
+
+
+def test_an_object_that_was_replaced_by_as_many_bytes_keeps_the_file_and_is_repaired(lake: Lake) -> None:
+    lake.run(JobKind.ARCHIVE)
+    row = lake.live()[0]
+    break_object(lake, row)
+    lake.manager.enqueue(JobKind.EVICT, {"now": True}, db_id=DB)
+    assert lake._pool.run_next() is Outcome.COMPLETED
+    assert lake.files() == [row.record.file_name]
+    assert isinstance(lake.live()[0].record.residency, LocalAndRemote)
+    assert lake.drain() is Outcome.COMPLETED
+    assert lake.run(JobKind.EVICT, {"now": True}) is Outcome.COMPLETED
+    assert residencies(lake) == {"RemoteArchived"}
+    lake.check()
+
+
+def test_an_object_that_the_tier_says_is_the_same_is_not_read_again(lake: Lake) -> None:
+    lake.run(JobKind.ARCHIVE)
+    lake.tier.asked.clear()
+    lake.run(JobKind.EVICT, {"now": True})
+    assert "get" not in lake.tier.asked
+    assert residencies(lake) == {"RemoteArchived"}
+
+
+@pytest.mark.parametrize("is_sound", [True, False])
+def test_an_object_of_an_older_row_is_read_back_before_its_file_goes(lake: Lake, *, is_sound: bool) -> None:
+    lake.run(JobKind.ARCHIVE)
+    row = lake.live()[0]
+    residency = row.record.residency
+    assert isinstance(residency, LocalAndRemote)
+    older = replace(residency, object=replace(residency.object, etag=None, version_id=None))
+    lake.change(row, residency=older)
+    if not is_sound:
+        break_object(lake, row)
+    lake.tier.asked.clear()
+    lake.manager.enqueue(JobKind.EVICT, {"now": True}, db_id=DB)
+    assert lake._pool.run_next() is Outcome.COMPLETED
+    assert "get" in lake.tier.asked
+    assert lake.files() == ([] if is_sound else [row.record.file_name])
+    found = lake.live()[0].record.residency
+    assert isinstance(found, RemoteArchived) is is_sound
+    if isinstance(found, RemoteArchived):
+        assert found.object.etag == lake.tier.head(found.object.key).etag, "the row keeps what the tier says now"

@@ -48,6 +48,8 @@ class WalStateRecord(Record, frozen=True, kw_only=True):
     restart_epoch: int = 0
     flush_gate_state: FlushGateState = FlushGateState()
     updated_at_ms: int = 0
+    lost: tuple[tuple[int, int], ...] = ()
+    """First and last-but-one sequences of records that neither chunks nor the log have: their loss was accepted."""
 
 
 def _from_version_0(body: bytes) -> WalStateRecord:

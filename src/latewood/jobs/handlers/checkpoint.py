@@ -18,9 +18,9 @@ from latewood.catalog.tables import WAL_STATE, ChunkRecord, Component, WalStateK
 from latewood.errors import ConflictError, JobFailed, LeaseLost, Locked
 from latewood.jobs.handlers.attempt import COMMITS_MAX, Attempt
 from latewood.jobs.handlers.chunks import Row, has_file, has_verified_object, live_rows
+from latewood.jobs.handlers.mending import mending
 from latewood.jobs.handlers.proof import Looked, look_of, looked_at_all
 from latewood.jobs.handlers.registry import Result
-from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.queue import Queue
 from latewood.tasks.proof import ChunkLook

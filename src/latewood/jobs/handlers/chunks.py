@@ -62,6 +62,14 @@ def has_verified_object(record: ChunkRecord) -> bool:
     return isinstance(residency, LocalAndRemote | RemoteArchived) and residency.verified
 
 
+def doubted(record: ChunkRecord) -> ChunkRecord | None:
+    """Return a row that does not vouch for its object any more; None if it does not."""
+    residency = record.residency
+    if not isinstance(residency, LocalAndRemote | RemoteArchived) or not residency.verified:
+        return None
+    return replace(record, residency=replace(residency, verified=False))
+
+
 def digest_of(record: ChunkRecord) -> Digest:
     """Return what the chunk's file and object must be.
 

@@ -100,7 +100,7 @@ def _tasks(attempt: Attempt, todo: Sequence[Sealed], directory: Path) -> Iterato
         recipe, log = attempt.recipe(sealed.shard, directory), attempt.db.log(sealed.shard)
         for start, stop in slices(sealed.stretches, sealed.start, sealed.stop, bytes_max):
             segments = overlapping(sealed.segments, start, stop)
-            yield FlushTask(recipe, str(log.path), log.options.keyed, start, stop, segments)
+            yield FlushTask(recipe, str(log.path), log.options.keyed, start, stop, segments, log.mark)
 
 
 def _state(attempt: Attempt, shard: int) -> WalStateRecord:

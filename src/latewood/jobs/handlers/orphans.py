@@ -13,6 +13,7 @@ from latewood.archive.names import ChunkName, parse_file_name, token_of_temporar
 from latewood.archive.sink import remove_temporary
 from latewood.catalog import CatalogView
 from latewood.catalog.tables import InFlight
+from latewood.errors import LogBehind
 from latewood.jobs.handlers.attempt import Attempt, job_of_token
 from latewood.jobs.handlers.staging import job_of_staging, remove_staging
 from latewood.jobs.handlers.tier_orphans import sweep_tier
@@ -105,5 +106,11 @@ def _is_only_copy(attempt: Attempt, chunk: ChunkName) -> bool:
     if chunk.shard not in attempt.shards:
         return True
     state = attempt.context.read(lambda view: view.wal_state(attempt.db_id, chunk.shard))
+    if state and any(chunk.sequence_min < stop and start <= chunk.sequence_max for start, stop in state.lost):
+        return True
     last_applied = state.last_applied_sequence if state else 0
-    return holds_only_copy(chunk, last_applied, attempt.db.log(chunk.shard).first_sequence)
+    try:
+        log_first = attempt.db.log(chunk.shard).first_sequence
+    except LogBehind:  # It has nothing of its own to make the chunk of again.
+        return chunk.sequence_max >= last_applied
+    return holds_only_copy(chunk, last_applied, log_first)

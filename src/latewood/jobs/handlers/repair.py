@@ -22,8 +22,7 @@ from latewood.archive.sink import FILE_STEPS, remove_temporary
 from latewood.archive.tier import Tier
 from latewood.archive.transfer import UPLOAD_STEPS
 from latewood.catalog import CatalogView, Op
-from latewood.catalog.job_ops import EnqueueJob
-from latewood.catalog.tables import ChunkRecord, JobKind, JobRecord, LocalAndRemote, RemoteArchived
+from latewood.catalog.tables import ChunkRecord, JobKind, LocalAndRemote, RemoteArchived
 from latewood.errors import JobFailed
 from latewood.jobs.handlers.archive import archive_chunk
 from latewood.jobs.handlers.attempt import Attempt
@@ -67,23 +66,6 @@ def mend(attempt: Attempt) -> Result:
     if lost:
         raise JobFailed(f"{len(lost)} of {len(todo)} cannot be mended; {'; '.join(lost)}")
     return None
-
-
-def mending(attempt: Attempt, chunk_ids: Sequence[ChunkId]) -> list[Op]:
-    """Return what enqueues a repair of chunks, for this job to end with; nothing if one waits already."""
-    if not chunk_ids or attempt.context.read(lambda view: view.pending_job(attempt.db_id, MEND)) is not None:
-        return []
-    now_ms = attempt.now_ms()
-    job = JobRecord(
-        job_id=attempt.store.catalog.reserve_job_id(),
-        created_at_ms=now_ms,
-        kind=MEND,
-        db_id=attempt.db_id,
-        payload={"chunk_ids": sorted(chunk_ids)},
-        attempts_max=attempt.context.manager.options.attempts_max,
-        updated_at_ms=now_ms,
-    )
-    return [EnqueueJob(job)]
 
 
 def _mend_chunk(attempt: Attempt, chunk_id: ChunkId) -> str | None:
@@ -167,7 +149,7 @@ def _mend_from_log(attempt: Attempt, row: Row, trouble: str) -> str | None:
 
 def _written_again(attempt: Attempt, record: ChunkRecord) -> Chunk:
     log = attempt.db.log(record.shard)
-    origin = Origin(segments=segments_from(log, record.sequence_min))
+    origin = Origin(segments=segments_from(log, record.sequence_min), mark=log.mark)
     batches = log.arrow_batches(record.sequence_min, record.sequence_max + 1, keys=log.options.keyed)
     (chunk,) = write_chunks(attempt.chunk_site(record.shard, attempt.db.chunk_options.uncut()), batches, origin)
     return chunk

@@ -39,7 +39,11 @@ class DatabaseSite(Protocol):
     """Where chunks are archived to; None: nowhere."""
 
     def log(self, shard: int) -> Queue:
-        """Return a shard's log, open to append in this process."""
+        """Return a shard's log, open to append in this process.
+
+        Raises:
+            LogBehind: it is not there, or ends before its chunks do.
+        """
         ...
 
     def chunk_path(self, record: ChunkRecord) -> Path:

@@ -10,19 +10,18 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from latewood.archive.names import parse_object_key, shard_prefix
 from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
-from latewood.catalog.tables import ChunkRecord, LocalAndRemote, RemoteArchived, WalStateRecord
+from latewood.catalog.tables import ChunkRecord, WalStateRecord
+from latewood.errors import LogBehind
 from latewood.jobs.handlers.attempt import Attempt
-from latewood.jobs.handlers.chunks import Row, gaps, has_file, live_rows, object_of
+from latewood.jobs.handlers.chunks import Row, doubted, gaps, has_file, live_rows, object_of
+from latewood.jobs.handlers.mending import mending
 from latewood.jobs.handlers.orphans import strays
 from latewood.jobs.handlers.proof import MISSING, Looked, look_of, looked_at_all
 from latewood.jobs.handlers.registry import Result
-from latewood.jobs.handlers.repair import mending
 from latewood.jobs.handlers.report import FINDINGS_MAX, ScrubFinding, ScrubReport, Severity, store_report
 from latewood.log.layout import Layout
 from latewood.log.verify import Verification
@@ -64,7 +63,11 @@ class _Scrub:
 
     def log(self, shard: int) -> None:
         """Check a log in depth, and that the chunks before it leave no gap."""
-        log = self._attempt.db.log(shard)
+        try:
+            log = self._attempt.db.log(shard)
+        except LogBehind as error:
+            self._note("damage", str(error.path), f"{error.reason}; {error.mend}", shard=shard)
+            return
         found = self._verified(Layout(log.path))
         if not found.is_sound:  # Segments may have been retired under it: only what is found twice is believed.
             found = self._verified(Layout(log.path))
@@ -72,8 +75,12 @@ class _Scrub:
         self._records += found.records_checked
         for finding in found.findings:
             self._note(finding.severity, str(finding.path), f"at byte {finding.offset}: {finding.problem}", shard=shard)
-        end = self._states.get(shard, WalStateRecord()).last_applied_sequence
-        for start, stop in gaps(live_rows(self.rows, shard), end):
+        known = self._states.get(shard, WalStateRecord())
+        for start, stop in gaps(live_rows(self.rows, shard), known.last_applied_sequence):
+            if any(first <= start and stop <= end for first, end in known.lost):
+                problem = f"records {start} to {stop - 1} are lost: `latewood rebuild --accept-loss` accepted that"
+                self._note("warning", str(log.path), problem, shard=shard)
+                continue
             problem = f"chunks leave records {start} to {stop - 1} out, or hold them twice"
             self._note("damage", str(log.path), problem, shard=shard)
         first = log.first_sequence  # Before the state: that is never behind it, and both only rise.
@@ -95,7 +102,7 @@ class _Scrub:
             self._note("warning" if is_harmless else "damage", path, seen.local, row)
         if seen.remote is not None:
             self._note("damage", self._attempt.db.object_key(record), seen.remote, row)
-            self._attempt.change("commit doubt", row.chunk_id, _doubted)
+            self._attempt.change("commit doubt", row.chunk_id, doubted)
         if seen.local is not None or seen.remote is not None:
             self.broken.add(row.chunk_id)
 
@@ -169,10 +176,3 @@ def _snapshot(view: CatalogView, attempt: Attempt) -> tuple[dict[int, WalStateRe
 
 def _places(record: ChunkRecord) -> int:
     return has_file(record) + (object_of(record) is not None)
-
-
-def _doubted(record: ChunkRecord) -> ChunkRecord | None:
-    residency = record.residency
-    if not isinstance(residency, LocalAndRemote | RemoteArchived) or not residency.verified:
-        return None
-    return replace(record, residency=replace(residency, verified=False))

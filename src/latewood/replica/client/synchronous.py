@@ -12,6 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from latewood.closing import Closing
 from latewood.errors import ClosedError, Forked, OutcomeUnknown
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
@@ -134,9 +135,13 @@ class Client:
 
     def close(self) -> None:
         """Wait for what was appended, at most until its deadline, and close all connections.  Twice is fine."""
+        with Closing() as closing:
+            closing(self._drained)
+            closing(self._thread.close)
+
+    def _drained(self) -> None:
         with suppress(ClosedError):
             self._thread.run(self._client.close())
-        self._thread.close()
 
 
 class Partition:

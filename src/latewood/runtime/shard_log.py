@@ -1,0 +1,54 @@
+"""The log of a shard: made once, with its database, and opened ever after.
+
+Opening never makes one: a log that is not there any more is told, like one that ends before its chunks do.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from latewood.archive.log_check import log_behind
+from latewood.catalog.tables import DbRecord
+from latewood.jobs.handlers.site import FLUSH_READER
+from latewood.log import LogOptions
+from latewood.log.layout import Layout
+from latewood.log.rebuild import rebuild
+from latewood.queue import Queue, open_queue
+from latewood.runtime.site import StoreSite
+
+
+def make_log(site: StoreSite, path: Path, record: DbRecord, first_sequence: int, identity: bytes | None = None) -> None:
+    """Make the log of a shard, durable on return, whose first record will have this sequence.
+
+    `identity` is that of the log whose place it takes, in a new life that begins with that sequence; None: it is a new
+    log.
+    """
+    options = _options(record, first_sequence)
+    if identity is not None:
+        open_queue(path, options, fs=site.fs, clock=site.clock, birth=identity).close()
+        rebuild(site.fs, Layout(path))
+    with open_queue(path, options, fs=site.fs, clock=site.clock) as log:
+        log.reader(FLUSH_READER).close()
+
+
+def open_log(
+    site: StoreSite, path: Path, record: DbRecord, mode: Literal["w", "r"], covered: Callable[[], int]
+) -> Queue:
+    """Open the log of a shard; `covered` tells how far its chunks go.
+
+    Raises:
+        LogBehind: it is not there, or ends before that.  Nothing was written.
+    """
+    if (behind := log_behind(site.fs, path, covered())) is not None:
+        raise behind
+    return open_queue(path, _options(record, 0), mode="a" if mode == "w" else "r", fs=site.fs, clock=site.clock)
+
+
+def _options(record: DbRecord, first_sequence: int) -> LogOptions:
+    options = record.options
+    return LogOptions(
+        segment_bytes_max=options.segment_bytes_max,
+        segment_age_max_ms=options.segment_age_max_ms,
+        keyed=options.keyed,
+        first_sequence=first_sequence,
+    )

@@ -1,0 +1,328 @@
+"""A shard's log that ends before the store's chunks do: restored from an older copy, or gone."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from latewood.archive.names import parse_file_name
+from latewood.errors import DataLost, Locked, LogBehind
+from latewood.fs import PosixFS
+from latewood.jobs.handlers.report import load_report
+from latewood.log.identity import stranger_reason
+from latewood.queue import open_queue
+from latewood.runtime import Store
+from latewood.runtime.continuation import Continuation
+from tests.runtime.pond import LAKE, NAME, Pond, pond
+
+OLD, NEW = 100, 100
+
+
+class Scene(NamedTuple):
+    """A store of two shards, whose chunks have `OLD + NEW` records of each, and its shards as they were at `OLD`."""
+
+    lake: Pond
+    past: Path
+
+    @property
+    def shards(self) -> Path:
+        return self.lake.home / LAKE / "databases" / f"00000001-{NAME}" / "shards"
+
+
+@pytest.fixture
+def scene(home: Path) -> Iterator[Scene]:
+    with pond(home) as lake:
+        for _ in range(2):
+            lake.append_many([b"old-%d" % number for number in range(OLD)])
+        lake.store.close()
+        scene = Scene(lake, home / "past")
+        shutil.copytree(scene.shards, scene.past)
+        lake.store = lake._open()
+        for _ in range(2):
+            lake.append_many([b"new-%d" % number for number in range(NEW)])
+        lake.run("flush")
+        lake.run("checkpoint")
+        yield scene
+
+
+def restored(scene: Scene) -> None:
+    """The shards as they were before the last flush."""
+    shutil.rmtree(scene.shards)
+    shutil.copytree(scene.past, scene.shards)
+
+
+def deleted(scene: Scene) -> None:
+    """The directory of every shard is gone."""
+    for number in range(2):
+        shutil.rmtree(scene.shards / f"{number:05}")
+
+
+def emptied(scene: Scene) -> None:
+    """The directory of every shard is there, and empty."""
+    deleted(scene)
+    for number in range(2):
+        (scene.shards / f"{number:05}").mkdir()
+
+
+def made_anew(scene: Scene) -> None:
+    """A log that was made anew stands in the place of each."""
+    deleted(scene)
+    for number in range(2):
+        open_queue(scene.shards / f"{number:05}").close()
+
+
+def grown(scene: Scene) -> None:
+    """An older copy was restored, and appended to by somebody else than the store."""
+    restored(scene)
+    for number in range(2):
+        with open_queue(scene.shards / f"{number:05}", segment_bytes_max=1 << 20) as log:
+            log.append_many([b"stray"] * (OLD + NEW))
+
+
+LOSSES = [restored, deleted, emptied, made_anew]
+Loss = Callable[[Scene], None]
+
+
+def befallen(scene: Scene, loss: Loss) -> Pond:
+    """Close the store, let it happen, and open it again."""
+    scene.lake.store.close()
+    loss(scene)
+    scene.lake.store = scene.lake._open()
+    return scene.lake
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, grown])
+def test_a_log_behind_its_chunks_is_not_appended_to_and_not_written(scene: Scene, loss: Loss) -> None:
+    lake = befallen(scene, loss)
+    before = files_of(scene.shards)
+    with pytest.raises(LogBehind, match=r"restore the newer copy of .*latewood rebuild --accept-loss .*lake/clicks"):
+        lake.db.append(b"x")
+    with pytest.raises(LogBehind):
+        lake.db.append_many([b"x"])
+    assert files_of(scene.shards) == before
+
+
+@pytest.mark.parametrize("mode", ["w", "r"])
+@pytest.mark.parametrize("loss", [*LOSSES, grown])
+def test_chunks_of_a_shard_whose_log_is_behind_are_read_and_then_the_loss_is_told(
+    scene: Scene, loss: Loss, mode: Any
+) -> None:
+    lake = befallen(scene, loss)
+    lake.store.close()
+    with Store.open(lake.home / LAKE, tier=lake.tier, clock=lake.clock, mode=mode) as store:
+        database = store.database(NAME)
+        found: list[int] = []
+        with pytest.raises(LogBehind):
+            found.extend(record.sequence for record in database.scan(shard=1))
+        assert found == list(range(OLD + NEW))
+        lake.check_records(1, list(database.scan(stop=OLD + NEW, shard=1)))
+        with pytest.raises(LogBehind):
+            list(database.scan(stop=OLD + NEW + 1))
+        lake.check_records(0, list(database.scan(as_of=store.generation, shard=0)))
+        assert [stats.next_sequence for stats in database.stats()] == [OLD + NEW] * 2
+        assert database.to_arrow(stop=OLD + NEW).num_rows == 2 * (OLD + NEW)
+        with pytest.raises(LogBehind):
+            database.to_arrow()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_reader_gets_what_is_in_chunks_and_then_the_loss_is_told(scene: Scene, loss: Loss) -> None:
+    lake = befallen(scene, loss)
+    with lake.db.reader("billing") as reader:
+        found = reader.poll(10 * (OLD + NEW))
+        assert len(found) == 2 * (OLD + NEW)
+        reader.commit()
+        with pytest.raises(LogBehind):
+            reader.poll()
+    with lake.db.reader("billing") as reader:
+        assert reader.positions == {0: OLD + NEW, 1: OLD + NEW}
+
+
+def test_a_shard_of_which_no_chunk_was_made_is_not_made_anew(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        lake.append(b"only in the log")
+        directory = lake.db_dir / "shards" / "00000"
+        lake.store.close()
+        shutil.rmtree(directory)
+        lake.store = lake._open()
+        with pytest.raises(LogBehind, match="is not there, and no chunk was made of it yet"):
+            lake.db.append(b"x")
+        with pytest.raises(LogBehind):
+            list(lake.db.scan())
+        assert not directory.exists()
+
+
+@pytest.mark.parametrize("loss", [*LOSSES, grown])
+def test_a_scrub_calls_a_log_behind_its_chunks_damaged(scene: Scene, loss: Loss) -> None:
+    lake = befallen(scene, loss)
+    lake.run("verify")
+    report = load_report(PosixFS(), lake.site.report_dir)
+    assert [(found.severity, found.shard) for found in report.findings] == [("damage", 0), ("damage", 1)]
+    assert all("restore the newer copy" in found.problem for found in report.findings)
+    assert report.files == len(lake.live()), "chunks are checked all the same"
+
+
+@pytest.mark.parametrize("kind", ["flush", "checkpoint", "retain"])
+def test_a_job_that_needs_the_log_fails_and_says_why(scene: Scene, kind: str) -> None:
+    lake = befallen(scene, restored)
+    job_id = lake.enqueue(kind)
+    lake.settle()
+    job = lake.store.jobs.get(job_id)
+    assert job.last_error is not None
+    assert job.last_error.kind == "LogBehind"
+    assert job.attempts == 1, "another attempt would meet the same"
+
+
+def test_a_log_that_was_restored_rightly_goes_on(scene: Scene) -> None:
+    lake = scene.lake
+    lake.store.close()
+    copy = scene.past.with_name("present")
+    shutil.copytree(scene.shards, copy)
+    lake.store = befallen(scene, deleted).store
+    with pytest.raises(LogBehind):
+        lake.db.append(b"x")
+    shutil.rmtree(scene.shards)
+    shutil.copytree(copy, scene.shards)
+    lake.append_many([b"next"])
+    lake.check()
+
+
+# -- going on without what is lost ------------------------------------------------------------------------
+
+
+def continued(lake: Pond) -> list[Continuation]:
+    return [lake.store.continue_log(NAME, one) for one in lake.store.logs_behind(NAME)]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_with_its_loss_accepted_a_log_goes_on_behind_the_chunks(scene: Scene, loss: Loss) -> None:
+    lake = befallen(scene, loss)
+    before = files_of(scene.shards)
+    done = continued(lake)
+    assert [(one.shard, one.covered, one.first_sequence) for one in done] == [(0, 200, 200), (1, 200, 200)]
+    lake.check()
+    lake.fill(30)
+    for kind in ("flush", "checkpoint", "compact", "archive", "evict", "retain"):
+        lake.run(kind)
+        lake.reopen()
+        lake.check()
+    lake.run("verify")
+    assert load_report(PosixFS(), lake.site.report_dir).findings == ()
+    kept: dict[str, bytes] = {}
+    for one in done:
+        if one.kept is not None:
+            kept |= {f"{one.shard:05}/{name}": data for name, data in files_of(one.kept).items()}
+    assert {name: kept[name] for name in before} == before, "what was there is kept"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_log_that_goes_on_is_the_same_log_in_a_new_life(scene: Scene, loss: Loss) -> None:
+    before = scene.lake.db.shards[0].log.mark
+    assert before is not None
+    lake = befallen(scene, loss)
+    continued(lake)
+    identity = lake.db.shards[0].log.identity
+    assert identity is not None
+    assert identity.identity == before.identity
+    assert identity.life != before.life
+    assert stranger_reason(identity, before, 200) is None
+    assert stranger_reason(identity, before, 201) is not None, "what the lost log had behind its chunks is not here"
+
+
+def test_records_of_an_older_copy_that_was_appended_to_are_kept_and_their_numbers_not_given_out(scene: Scene) -> None:
+    lake = befallen(scene, grown)
+    done = continued(lake)
+    assert [one.first_sequence for one in done] == [OLD + OLD + NEW] * 2
+    assert done[0].kept is not None
+    with open_queue(done[0].kept, mode="r") as log:
+        assert [record.payload for record in log.scan(OLD)] == [b"stray"] * (OLD + NEW)
+    assert lake.db.append(b"next") == (0, OLD + OLD + NEW)
+    lake.check_records(0, list(lake.db.scan(stop=OLD + NEW, shard=0)))
+    with pytest.raises(DataLost, match="records 200 to 299 are gone"):
+        list(lake.db.scan(start=OLD + NEW, shard=0))
+    lake.run("flush")
+    lake.run("checkpoint")
+    assert [record.payload for record in lake.db.scan(start=300)] == [b"next"]
+    assert lake.db.stats()[0].log_first_sequence == 301
+    lake.run("verify")
+    report = load_report(PosixFS(), lake.site.report_dir)
+    assert [(one.severity, one.problem.partition(":")[0]) for one in report.findings] == [
+        ("warning", "records 200 to 299 are lost")
+    ] * 2
+
+
+def test_numbers_that_a_reader_has_seen_are_not_given_out_again(scene: Scene) -> None:
+    lake = scene.lake
+    lake.db.append_many([b"only in the log"] * 50)
+    with lake.db.reader("billing") as reader:
+        list(reader)
+        reader.commit()
+    lake = befallen(scene, restored)
+    (first, second) = continued(lake)
+    assert (first.first_sequence, second.first_sequence) == (250, 200)
+    lake.db.append(b"next")
+    with lake.db.reader("billing") as reader:
+        assert [record.payload for record in reader] == [b"next"]
+
+
+def test_a_chunk_file_that_no_row_names_keeps_its_numbers_and_its_records(scene: Scene) -> None:
+    lake = befallen(scene, restored)
+    (name,) = [parse_file_name(path.name) for path in lake.files() if path.name.startswith("00001-")]
+    assert name is not None
+    stray = name._replace(sequence_min=200, sequence_max=219, token="0" * 32)
+    path = lake.db_dir / "chunks" / stray.file_name
+    path.write_bytes(b"may be an only copy")
+    assert [one.first_sequence for one in continued(lake)] == [200, 220]
+    lake.run("flush")
+    assert path.exists()
+
+
+def test_a_log_that_is_open_elsewhere_is_not_replaced(scene: Scene) -> None:
+    lake = befallen(scene, restored)
+    with open_queue(scene.shards / "00000"):
+        planned = lake.store.logs_behind(NAME)[0]
+        with pytest.raises(Locked):
+            lake.store.continue_log(NAME, planned)
+    assert sorted(path.name for path in scene.shards.iterdir()) == ["00000", "00001"]
+
+
+def test_nothing_goes_on_in_a_store_that_is_sound(scene: Scene) -> None:
+    assert scene.lake.store.logs_behind(NAME) == []
+
+
+def test_a_continuation_that_was_cut_is_done_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut before each change of a name: the first run may already have noted that more is covered."""
+    lake = befallen(scene, grown)
+    for step in range(2):
+        with monkeypatch.context() as patch:
+            _die_at(patch, step)
+            with pytest.raises(KeyboardInterrupt):
+                continued(lake)
+        lake.reopen()
+        with pytest.raises(LogBehind):
+            lake.db.append(b"x")
+        planned = lake.store.logs_behind(NAME)[0]
+        assert planned.first_sequence == OLD + OLD + NEW
+    continued(lake)
+    assert [stats.next_sequence for stats in lake.db.stats()] == [OLD + OLD + NEW] * 2
+    assert sum(path.name.endswith(".old") for path in scene.shards.iterdir()) == 2
+    assert not list(scene.shards.glob("*.new"))
+
+
+def _die_at(patch: pytest.MonkeyPatch, step: int) -> None:
+    rename, left = PosixFS.rename, [step]
+
+    def dying(fs: PosixFS, source: Path, target: Path) -> None:
+        if target.parent.name == "shards":
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+        rename(fs, source, target)
+
+    patch.setattr(PosixFS, "rename", dying)

@@ -1,0 +1,90 @@
+"""A shard whose log ends before its chunks do, as Spark meets it.  Planning and committing need no JVM."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from latewood.errors import LogBehind
+from latewood.fs import PosixFS
+from latewood.runtime import Store
+from latewood.spark.commits import Committer
+from latewood.spark.options import parse_options
+from latewood.spark.pieces import ShardReader
+from latewood.spark.ranges import batch_ranges
+from latewood.spark.survey import surveyed
+from latewood.spark.writing_target import find_target
+from tests.spark.conftest import flush
+
+
+@pytest.fixture
+def behind(lake: Path) -> Path:
+    """The lake whose second shard of `clicks` has lost its log."""
+    with Store.open(lake) as store:
+        flush(store, "clicks")
+    shutil.rmtree(lake / "databases" / "00000001-clicks" / "shards" / "00001")
+    return lake
+
+
+def planned(lake: Path, **options: str) -> dict[int, list[tuple[int, int]]]:
+    chosen = parse_options({"path": str(lake / "clicks"), **options})
+    with surveyed(chosen) as survey:
+        return {shard.number: list(spans) for shard, spans in batch_ranges(survey, chosen).items()}
+
+
+def ends(lake: Path) -> list[int]:
+    with surveyed(parse_options({"path": str(lake / "clicks")})) as survey:
+        return [shard.end() for shard in survey.shards]
+
+
+def test_a_query_of_all_that_is_there_says_what_is_lost(behind: Path) -> None:
+    with pytest.raises(LogBehind, match="00001: the log of this shard is not there"):
+        planned(behind)
+    with pytest.raises(LogBehind):
+        planned(behind, startingOffsets="latest")
+
+
+def test_what_is_in_chunks_is_read(behind: Path) -> None:
+    first, second = ends(behind)
+    bounds = json.dumps({"0": first, "1": second})
+    assert planned(behind, endingOffsets=bounds) == {0: [(0, first)], 1: [(0, second)]}
+    with pytest.raises(LogBehind):
+        planned(behind, endingOffsets=json.dumps({"0": first, "1": second + 1}))
+    assert planned(behind, failOnDataLoss="false")[1] == [(0, second)]
+    with Store.open(behind, mode="r") as store:
+        generation = str(store.generation)
+    assert planned(behind, asOfGeneration=generation)[1] == [(0, second)]
+    with surveyed(parse_options({"path": str(behind / "clicks")})) as survey:
+        shard = survey.shards[1]
+        with ShardReader(shard.source) as reader:
+            batches = list(reader.batches(0, second, shard.chunks, ["sequence"]))
+        assert sum(batch.num_rows for batch in batches) == second
+
+
+def test_a_stream_is_refused(behind: Path) -> None:
+    with surveyed(parse_options({"path": str(behind / "clicks")})) as survey, pytest.raises(LogBehind):
+        _ = survey.shards[1].log.durable_sequence
+
+
+def test_a_sink_makes_no_log_where_one_was(behind: Path) -> None:
+    target = find_target(PosixFS(), str(behind / "clicks"))
+    assert target.covered == tuple(ends(behind))
+    committer = Committer(PosixFS(), target)
+    with pytest.raises(LogBehind), committer._opened_logs([0, 1]):
+        pass
+    assert not target.logs[1].exists()
+    with committer._opened_logs([0]) as logs:
+        assert logs[0].next_sequence == target.covered[0]
+
+
+def test_a_sink_appends_to_no_older_copy_of_a_log(lake: Path, tmp_path: Path) -> None:
+    shards = lake / "databases" / "00000001-clicks" / "shards"
+    shutil.copytree(shards, tmp_path / "past")
+    with Store.open(lake) as store:
+        flush(store, "clicks")
+    target = find_target(PosixFS(), str(lake / "clicks"))
+    shutil.rmtree(shards)
+    shutil.copytree(tmp_path / "past", shards)
+    with pytest.raises(LogBehind), Committer(PosixFS(), target)._opened_logs([0, 1]):
+        pass
