@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from latewood import errors, limits
-from latewood.fs import posix
+from latewood.fs import file
 from tests.meta import markdown
 from tests.meta.test_docs import ROOT, RUNNABLE, run_page
 
@@ -18,7 +18,7 @@ PAGES: Final = [
 BOUNDS: Final = {
     "docs/adr/0008-one-native-module.md": [
         f"Batches of {limits.BATCH_RECORDS_SMALL} records",
-        f"pieces of {posix._PIECE_BYTES // limits.KiB} KiB",
+        f"pieces of {file._PIECE_BYTES // limits.KiB} KiB",
         f"pieces of {limits.BATCH_BYTES_MAX // limits.MiB} MiB",
     ],
     "docs/adr/0012-background-checkpoints.md": [

@@ -148,7 +148,7 @@ class Log:
             UsageError: a timestamp after the year 2262; nothing was written.
             RecordTooLarge: no segment could ever hold it; nothing was written.
             DiskFull: there is no room for another segment; nothing was written.
-            Poisoned: a sync failed; reopen the log.
+            Poisoned, DirectoryReplaced: a sync failed, or the directory is another now; reopen the log.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
         return self._writer.door.append(payload, ext_id=ext_id, timestamp_ns=timestamp_ns, durable=durable)
@@ -172,7 +172,7 @@ class Log:
             UsageError: a value out of bounds, or not one for each record; nothing was written.
             RecordTooLarge: one of them never fits; nothing was written.
             DiskFull: there was no room for another segment; a note says how many were appended.
-            Poisoned: a sync failed; reopen the log.
+            Poisoned, DirectoryReplaced: a sync failed, or the directory is another now; reopen the log.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
         writer = self._writer
@@ -185,7 +185,7 @@ class Log:
         """Append one record and return its sequence once it is durable, without blocking the event loop.
 
         Raises:
-            UsageError, RecordTooLarge, DiskFull, Poisoned, ReadOnlyError: as `append`.
+            UsageError, RecordTooLarge, DiskFull, Poisoned, DirectoryReplaced, ReadOnlyError: as `append`.
         """
         self._check_open()
         if ext_id:
@@ -203,7 +203,7 @@ class Log:
         """Make everything appended so far durable.
 
         Raises:
-            Poisoned: the sync failed, now or before; reopen the log.
+            Poisoned, DirectoryReplaced: the sync failed, now or before, or the directory is another now; reopen the log.
         """
         self._writer.flush()
 
@@ -214,7 +214,7 @@ class Log:
 
         Raises:
             DiskFull: there is no room for the next segment; nothing was sealed.
-            Poisoned: a sync failed; reopen the log.
+            Poisoned, DirectoryReplaced: a sync failed, or the directory is another now; reopen the log.
             ReadOnlyError: the log was opened with `mode="r"`.
         """
         return self._writer.roll()
@@ -228,7 +228,7 @@ class Log:
 
         Raises:
             UsageError: it does not fit 64 bits.
-            DiskFull, Poisoned, ReadOnlyError: as `roll`.
+            DiskFull, Poisoned, DirectoryReplaced, ReadOnlyError: as `roll`.
         """
         self._writer.set_ext_id(storable(ext_id, U64_MAX, "ext_id"))
 
@@ -382,18 +382,6 @@ class Log:
         """The clock it goes by."""
         return self._clock
 
-    def check_directory(self) -> None:
-        """Do nothing if the log's path still leads to its directory; a writer stops if it does not.
-
-        Raises:
-            DirectoryReplaced: the directory was moved, deleted or replaced.
-        """
-        self._check_open()
-        if self._mode == "a":
-            self._writer.durability.check_directory()
-        else:
-            self._fs.check_root()
-
     def wait(self, stream: Stream, timeout_s: float | None) -> bool:
         """Sleep until `stream` has a record, at most `timeout_s` (None: for ever); return whether it has."""
         self._check_open()
@@ -414,7 +402,7 @@ class Log:
         """Flush, record the final state, and release the log.  Closing twice is fine.
 
         Raises:
-            Poisoned: the last flush failed.
+            Poisoned, DirectoryReplaced: the last flush failed, or could not be made in the directory that was opened.
         """
         if self._closed:
             return

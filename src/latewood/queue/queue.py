@@ -99,7 +99,7 @@ class Queue(Log):
         try:
             self._fs.remove(path)
             self._fs.sync_directory(path.parent)
-            self.check_directory()
+            self._fs.check_root()
         finally:
             lock.close()
 
@@ -144,7 +144,7 @@ class Queue(Log):
         Closing twice is fine.
 
         Raises:
-            Poisoned: the last flush failed.
+            Poisoned, DirectoryReplaced: the last flush failed, or could not be made in the directory that was opened.
         """
         with Closing() as closing:
             closing(super().close)

@@ -180,6 +180,7 @@ class Reader:
             ReadOnlyError: the log's directory cannot be written.
             Poisoned, StorageError: the records cannot be made durable, because a sync failed, now or before.
             DataLost: the reader moved back to records that were retired meanwhile.
+            DirectoryReplaced: the log's directory is not the one that was opened any more, or the reader's lock file.
             AnotherLog: the log was rebuilt, or another put in its place, while the reader was open: open it again.
         """
         if self._lock is None:
