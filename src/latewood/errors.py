@@ -44,6 +44,7 @@ LatewoodError
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
     ├── Poisoned        a sync failed; what was not flushed is in doubt
+    ├── DirectoryReplaced   the directory is not the one that was opened: look where that is now
     └── Forked          the parent process owns this log
 """
 
@@ -289,7 +290,7 @@ class UnsupportedVersion(LatewoodError):
         self.what, self.version, self.path = what, version, path
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.what} version {self.version} is not known to this Latewood; upgrade it"
+        return f"{self.path}: {self.what} version {self.version} is not known to this Latewood; upgrade this program"
 
 
 class CorruptError(LatewoodError):
@@ -451,6 +452,21 @@ class ClosedError(LatewoodError):
 
 class Poisoned(ClosedError):
     """A sync failed, so the writer stopped.  Reopen the log to learn what is durable."""
+
+
+class DirectoryReplaced(ClosedError):
+    """The directory that was opened is not found under its path any more: it was moved, deleted or replaced."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is not what was opened any more: {self.reason}. This program stopped there, and acknowledged "
+            "nothing after what is durable in the directory that it opened. Find that directory, put it in its place "
+            "or open it under its new path, and write again what was not acknowledged"
+        )
 
 
 class Forked(ClosedError):

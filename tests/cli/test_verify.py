@@ -5,10 +5,7 @@ import pytest
 
 import latewood
 from latewood.catalog import Catalog
-from latewood.cli.verify import _in_place
 from latewood.fs import PosixFS
-from latewood.log.layout import Layout
-from latewood.log.verify import UPGRADE, Finding
 from latewood.queue.cursor import cursor_path
 from tests.cli.conftest import flip
 from tests.cli.shell import complaint, ok, row, rows, run
@@ -84,15 +81,15 @@ def test_a_readers_file_in_a_node_is_mended_as_any(tmp_path: Path, log: Path) ->
     assert "cluster repair" not in result.output
 
 
-def test_what_is_newer_than_the_program_in_a_node_is_no_case_for_a_repair(tmp_path: Path) -> None:
-    (tmp_path / "partitions" / "7-2").mkdir(parents=True)
-    (tmp_path / "node.json").touch()
-    layout = Layout(tmp_path / "partitions" / "7-2")
-    newer = Finding("damage", layout.root / "manifest.1", 0, "version 9", UPGRADE)
-    torn = newer._replace(remedy="run `latewood rebuild`")
-    found = [one.remedy for one in _in_place(layout, [newer, torn])]
-    assert found[0] == UPGRADE
-    assert "cluster repair" in found[1]
+def test_what_is_newer_than_the_program_is_not_called_damaged(log: Path) -> None:
+    segment = min(log.glob("segments/*/*/*/*.q"))
+    data = bytearray(segment.read_bytes())
+    data[8] = 99
+    segment.write_bytes(data)
+    for command in (["verify"], ["rebuild", "--yes"], ["rebuild", "--yes", "--accept-loss"]):
+        line = complaint(*command[:1], log, *command[1:], code=1)
+        assert line == f"{segment}: segment header version 99 is not known to this Latewood; upgrade this program"
+    assert segment.read_bytes() == bytes(data)
 
 
 def test_a_durable_record_that_is_gone_from_the_open_segment_is_damage(log: Path) -> None:

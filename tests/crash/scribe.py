@@ -41,8 +41,7 @@ class Suicide(PosixFS):
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> PosixFile:
         self.count()
-        flags = os.O_RDWR | (os.O_CREAT if create else 0) if write or create else os.O_RDONLY
-        return _SuicideFile(path, flags, self.count)
+        return _SuicideFile.counted(super().open(path, write=write, create=create), self.count)
 
     def make_directory(self, path: Path) -> None:
         self.count()
@@ -56,15 +55,24 @@ class Suicide(PosixFS):
         self.count()
         super().rename(source, target)
 
+    def rename_new(self, source: Path, target: Path) -> None:
+        self.count()
+        super().rename_new(source, target)
+
     def remove(self, path: Path) -> None:
         self.count()
         super().remove(path)
 
 
 class _SuicideFile(PosixFile):
-    def __init__(self, path: Path, flags: int, count: Callable[[], None]) -> None:
-        super().__init__(path, flags)
-        self._count = count
+    _count: Callable[[], None]
+
+    @classmethod
+    def counted(cls, file: PosixFile, count: Callable[[], None]) -> PosixFile:
+        file.__class__ = cls
+        assert isinstance(file, cls)
+        file._count = count
+        return file
 
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         self._count()

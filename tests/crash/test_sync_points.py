@@ -54,6 +54,7 @@ CAUGHT: Final = {
     "sync_cursors: sync readers/N.meta": Catch("death", "cleanup"),
     "sync_cursors: sync_directory readers": Catch("death", "remove the slower reader"),
     "sync_directories: sync_directory segments": Catch("death within", "create"),
+    "sync_directories: sync_directory segments/day": Catch("cut", "create"),
     "sync_directories: sync_directory segments/month": Catch("death within", "roll into a new month"),
     "write_header: sync segments/N.q": Catch("cut", "cohort"),
     "write_header: sync segments/next.q": Catch("cut", "create"),
@@ -85,10 +86,6 @@ JUSTIFIED: Final = {
     "replace_file: sync_directory /q": "the sync of the manifest's slot or pointer, later, makes this name durable too",
     "replace_file: sync_directory segments": (
         "in a roll the same directory is synced again before the manifest; anywhere else `current.sealed` is advisory"
-    ),
-    "sync_directories: sync_directory segments/day": (
-        "a file never vanishes in a rename, so the sync of `segments`, where `next.q` was, saves its new name too; "
-        "kept for file systems that do not promise that"
     ),
 }
 

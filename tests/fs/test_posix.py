@@ -105,7 +105,7 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
 def test_an_error_is_sorted_by_what_the_caller_does_next(
     number: int, expected: type[LatewoodError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> int:
+    def fail(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "open", fail)

@@ -2,8 +2,8 @@
 
 The committed ones, in `v1/node` and `v2/node`, are never written again.  Each is the folder of the only node of a
 cluster: its `node.toml` and its data.  `stopped` was stopped in good order; `killed` is the same node a moment earlier,
-as a killed process leaves it.  Odd partitions are logs, partition 8 is a machine of a user.  A copy gets an address of its own
-before it is opened.
+as a killed process leaves it.  Odd partitions are logs, partition 8 is a machine of a user.  A copy gets an address of
+its own before it is opened.
 
 Ids of clients are drawn at random, so the same program does not write the same bytes twice.
 

@@ -379,7 +379,7 @@ def test_a_log_that_cannot_be_opened_leaves_no_descriptor_open(tmp_path: Path, d
 
 
 @pytest.mark.needs("proc")
-def test_a_log_that_is_refused_after_its_tail_was_read_leaves_no_descriptor_open(tmp_path: Path) -> None:
+def test_a_log_that_is_refused_beside_newer_segments_leaves_no_descriptor_open(tmp_path: Path) -> None:
     with latewood.open(tmp_path / "log", segment_bytes_max=512) as log:
         log.append(b"a")
         log.flush()

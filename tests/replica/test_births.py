@@ -12,7 +12,7 @@ import latewood
 from latewood.clock import SystemClock
 from latewood.errors import Owned, StrayLog
 from latewood.format.identity import Mark
-from latewood.fs import PosixFS
+from latewood.fs import FileSystem, PosixFS
 from latewood.log import Log
 from latewood.log.head import identity_of
 from latewood.replica.births import Births
@@ -29,7 +29,7 @@ from tests.replica.test_stray import append_stray, mend
 OTHER_CLUSTER: Final = Births("another", 1)
 
 
-def mark_of(fs: MemFS, name: str) -> Mark:
+def mark_of(fs: FileSystem, name: str) -> Mark:
     identity = identity_of(fs, ROOT / "partitions" / name)
     assert identity is not None
     return identity.mark

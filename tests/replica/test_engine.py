@@ -1,6 +1,7 @@
 """The engine's promises, on the real one: what goes in, what comes out, and in which order."""
 
 from collections import deque
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ from latewood.replica.engine import (
     Snapshot,
 )
 from latewood.replica.membership import has_caught_up
-from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
+from latewood.replica.raft_rs import RaftOptions, RaftRsEngine, forgotten, missing
 
 
 def founding(*voters: int) -> Recovered:
@@ -116,6 +117,46 @@ def test_a_follower_proposes_nothing() -> None:
     cluster = led()
     assert cluster[2].engine.propose([b"a"]) == 0
     assert cluster[2].engine.propose_change([(ChangeKind.ADD_LEARNER, 4)]) == 0
+
+
+@pytest.mark.needs("native")
+def test_a_node_that_forgot_what_it_acknowledged_says_so_when_the_leader_knows() -> None:
+    cluster = led()
+    cluster[1].engine.propose([b"a"])
+    cluster.run()
+    cluster[2] = Member(2, founding(1, 2, 3))
+    cluster[1].engine.tick()
+    cluster[1].engine.tick()
+    with pytest.raises(Poisoned) as broken:
+        cluster.run()
+    found = forgotten(broken.value, Path("parent"))
+    assert found is not None
+    assert "it has entry 3, and its parent log ends with entry 1" in found.reason
+    assert forgotten(Poisoned("a sync failed"), Path("parent")) is None
+
+
+@pytest.mark.needs("native")
+def test_a_leader_that_lacks_committed_entries_says_so_when_a_node_has_them() -> None:
+    cluster = led()
+    for data in (b"a", b"b"):
+        cluster[1].engine.propose([data])
+        cluster.run()
+    cluster[1].engine.tick()
+    cluster.run()
+    assert missing(cluster[1].engine.status(), Path("parent")) is None
+    for node in (1, 3):
+        cluster[node] = Member(node, founding(1, 2, 3)._replace(hard_state=HardState(2, 0, 1)))
+    cluster[1].engine.campaign()
+    cluster.run(2)
+    assert missing(cluster[1].engine.status(), Path("parent")) is None
+    for _ in range(5):
+        cluster[1].engine.tick()
+        cluster.run()
+    found = missing(cluster[1].engine.status(), Path("parent"))
+    assert found is not None
+    assert "node 2 has entries up to 4 that are committed, and the parent log of this leader ends with entry 2" in str(
+        found
+    )
 
 
 @pytest.mark.needs("native")

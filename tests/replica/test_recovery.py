@@ -207,6 +207,33 @@ def test_of_an_entry_that_a_partition_holds_in_part_the_rest_is_appended(partiti
     again.close()
 
 
+def forgetful(fs: MemFS) -> Node:
+    """A node that forgets, when it stops, that its last entry is committed; a partition has it."""
+    node = Node(fs)
+    node.write(1, b"a")
+    node.append([node.entry(1, b"b"), node.entry(3, b"uncommitted", index=3)])
+    node.store.sync()
+    node.roster[1].place([PartitionEntry(1, 2, 2, node.clock.now_ns(), b"b")])
+    node.close()
+    return node
+
+
+def test_what_a_partition_holds_is_known_to_be_committed() -> None:
+    again = Node(forgetful(MemFS()).fs)
+    assert (again.node.applied, again.store.commit_index) == (2, 2)
+    again.close()
+    assert Node(again.fs).store.commit_index == 2
+
+
+def test_entries_that_a_partition_holds_are_not_overwritten() -> None:
+    """Only nodes that have lost what they acknowledged elect a leader that wants that: nobody follows it."""
+    again = Node(forgetful(MemFS()).fs)
+    with pytest.raises(Diverged, match="would overwrite entries up to 2"):
+        again.store.append([Entry(2, 2, EntryKind.NORMAL, b"")])
+    again.store.append([Entry(3, 2, EntryKind.NORMAL, b"")])
+    again.close()
+
+
 def test_uncommitted_entries_reach_no_partition() -> None:
     fs = MemFS()
     node = Node(fs)
@@ -322,10 +349,8 @@ def test_planted_forwarding_at_sync_is_caught() -> None:
     node.close()
     again = Node(fs)
     real = Entry(2, 2, EntryKind.NORMAL, encode_command(Command(1, 2, [b"committed"])))
-    again.store.append([real])
-    again.store.sync()
     with pytest.raises(Diverged):
-        again.machine.commit([real], again.store.durable_index)
+        again.store.append([real])
 
 
 @pytest.mark.parametrize("partition_id", [1, 2])

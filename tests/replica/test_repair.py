@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from latewood.clock import SystemClock
-from latewood.errors import CorruptError, Diverged, NotFoundError
+from latewood.errors import CorruptError, Diverged, NotFoundError, UnsupportedVersion
 from latewood.format.entry import Command, encode_command
 from latewood.fs import PosixFS
 from latewood.replica.births import Births
@@ -65,6 +65,22 @@ def test_what_was_set_aside_before_is_kept(config: NodeConfig) -> None:
         (aside,) = repair_node(config, PosixFS(), SystemClock()).set_aside
         assert aside.path.name == expected
     assert sorted(path.name for path in (config.data / "damaged").iterdir()) == ["partitions-8-2", "partitions-8-2.1"]
+
+
+@pytest.mark.parametrize("kind", ["manifest", "segment"])
+def test_a_partition_of_a_later_program_is_not_set_aside(config: NodeConfig, kind: str) -> None:
+    newer, damaged = fill(config, 7), fill(config, 8)
+    flip_a_bit(damaged)
+    slot = (newer / "manifest.current").read_bytes()[0]
+    path, at = (newer / f"manifest.{slot}", 4) if kind == "manifest" else (next(newer.rglob("*.q")), 8)
+    data = bytearray(path.read_bytes())
+    data[at] = 99
+    path.write_bytes(data)
+    with pytest.raises(UnsupportedVersion, match="version 99"):
+        repair_node(config, PosixFS(), SystemClock())
+    assert newer.is_dir()
+    assert damaged.is_dir()
+    assert path.read_bytes() == bytes(data)
 
 
 def test_a_damaged_parent_log_is_left_alone_and_so_is_everything_else(config: NodeConfig) -> None:

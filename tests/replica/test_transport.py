@@ -163,6 +163,22 @@ def test_a_link_delivers_in_order_and_comes_back_after_a_break() -> None:
     asyncio.run(story())
 
 
+def test_two_nodes_of_one_id_at_two_addresses_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with node(1) as (_, site, port), node(2, free_ports(1)[0]) as (first, _, _):
+            first.set_peers([(1, f"127.0.0.1:{port}")])
+            await until(lambda: first.is_connected(1))
+            assert not caplog.records
+            async with node(2, free_ports(1)[0]) as (copy, _, _):
+                copy.set_peers([(1, f"127.0.0.1:{port}")])
+                await until(lambda: site.addresses[2] == copy.identity.address)
+                warned = [record.message for record in caplog.records]
+                assert len(warned) == 1
+                assert f"{first.identity.address} and from {copy.identity.address}" in warned[0]
+
+    asyncio.run(story())
+
+
 def test_a_request_whose_node_goes_away_is_told() -> None:
     async def story() -> None:
         async with node(1) as (one, _, _):

@@ -1,20 +1,56 @@
 """What every file system does alike: the real disk is the measure of those in memory."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from latewood.errors import Locked, NotFoundError, StorageError
+from latewood.errors import ConflictError, Locked, NotFoundError, StorageError
+from latewood.fs import root
 from latewood.fs.base import FileSystem
 from latewood.fs.posix import PosixFS
 from latewood.testing import CrashFS, MemFS
 
 
-@pytest.fixture(params=[PosixFS, MemFS, CrashFS], ids=lambda make: make.__name__)
-def fs(request: pytest.FixtureRequest) -> FileSystem:
-    fs: FileSystem = request.param()
-    return fs
+def _posix(home: Path) -> FileSystem:
+    del home
+    return PosixFS()
+
+
+def _rooted_posix(home: Path) -> FileSystem:
+    return PosixFS().rooted(home)
+
+
+def _posix_by_path(home: Path) -> FileSystem:
+    return PosixFS().rooted(home)
+
+
+def _memory(home: Path) -> FileSystem:
+    del home
+    return MemFS()
+
+
+def _rooted_memory(home: Path) -> FileSystem:
+    disk = MemFS()
+    disk.make_directory(home)
+    return disk.rooted(home)
+
+
+def _crash(home: Path) -> FileSystem:
+    del home
+    return CrashFS()
+
+
+@pytest.fixture(
+    params=[_posix, _rooted_posix, _posix_by_path, _memory, _rooted_memory, _crash],
+    ids=["PosixFS", "PosixFS-rooted", "PosixFS-by-path", "MemFS", "MemFS-rooted", "CrashFS"],
+)
+def fs(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileSystem]:
+    monkeypatch.setattr(root, "OPENS_BY_DESCRIPTOR", request.param is not _posix_by_path)
+    fs: FileSystem = request.param(tmp_path)
+    yield fs
+    fs.close()
 
 
 @pytest.fixture
@@ -187,6 +223,28 @@ def test_a_file_that_was_renamed_over_lives_on_where_it_is_open(fs: FileSystem, 
     assert get(fs, home / "a") == b"new"
     assert fs.list(home) == ["a"]
     file.close()
+
+
+def test_a_file_gets_a_name_that_is_free(fs: FileSystem, home: Path) -> None:
+    fs.make_directory(home / "d")
+    put(fs, home / "a", b"abc")
+    fs.rename_new(home / "a", home / "d" / "b")
+    assert get(fs, home / "d" / "b") == b"abc"
+    assert fs.list(home) == ["d"]
+
+
+def test_a_file_gets_no_name_that_another_has(fs: FileSystem, home: Path) -> None:
+    put(fs, home / "a", b"abc")
+    put(fs, home / "b", b"kept")
+    with pytest.raises(ConflictError, match="is there already"):
+        fs.rename_new(home / "a", home / "b")
+    assert (get(fs, home / "a"), get(fs, home / "b")) == (b"abc", b"kept")
+
+
+def test_a_file_that_is_not_there_gets_no_new_name(fs: FileSystem, home: Path) -> None:
+    with pytest.raises(NotFoundError):
+        fs.rename_new(home / "missing", home / "b")
+    assert fs.list(home) == []
 
 
 def test_a_file_can_move_to_another_directory(fs: FileSystem, home: Path) -> None:

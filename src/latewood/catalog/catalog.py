@@ -57,9 +57,11 @@ class Catalog:
     context manager, or call `close`.
     """
 
-    def __init__(self, env: LMDBEnv, options: CatalogOptions, clock: Clock, mode: Mode, lock: Lock | None) -> None:
+    def __init__(
+        self, env: LMDBEnv, options: CatalogOptions, clock: Clock, mode: Mode, lock: Lock | None, fs: FileSystem
+    ) -> None:
         """Hold the parts; `Catalog.open` is what opens a catalog."""
-        self._env, self._options, self._clock, self._mode, self._lock = env, options, clock, mode, lock
+        self._env, self._options, self._clock, self._mode, self._lock, self._fs = env, options, clock, mode, lock, fs
         self._watermarks = Watermarks()
         self._room = WaitRoom(clock, self._watermarks)
         self._writer: Writer | None = None
@@ -100,9 +102,9 @@ class Catalog:
             raise UsageError(message)
         options, clock, fs = options or CatalogOptions(), clock or SystemClock(), fs or PosixFS()
         with ExitStack() as undo:
-            env, lock = open_env(fs, Path(path), options, clock, writable=mode == "w")
-            undo.callback(_release, env, lock)
-            catalog = cls(env, options, clock, mode, lock)
+            env, lock, fs = open_env(fs, fs.absolute(Path(path)), options, clock, writable=mode == "w")
+            undo.callback(_release, env, lock, fs)
+            catalog = cls(env, options, clock, mode, lock, fs)
             catalog._begin()
             undo.pop_all()
         close_after_fork(catalog)
@@ -256,6 +258,7 @@ class Catalog:
 
         Raises:
             Poisoned: a commit failed.
+            DirectoryReplaced: the catalog's directory is not the one that was opened any more.
             UsageError: the calling thread is in a callback of the catalog, which this would wait for.
         """
         if self._env.is_read_here or (self._writer and self._writer.is_mine):
@@ -270,7 +273,7 @@ class Catalog:
                 if not (self._writer and self._writer.is_alive):  # If an interrupt came first: close again.
                     self._closed = ClosedError("the catalog is closed; open it again")
                     closing(partial(self._room.close, self._closed))
-                    closing(partial(_release, self._env, self._lock))
+                    closing(partial(_release, self._env, self._lock, self._fs))
 
     def __enter__(self) -> Self:
         return self
@@ -300,6 +303,7 @@ class Catalog:
                 self._watermarks,
                 changes_max=self._options.changes_max,
                 snapshots=self._room.snapshots,
+                check_root=self._fs.check_root,
             )
             self._writer = Writer(self._env, self._options, self._room, committer)
             self._writer.start()
@@ -322,8 +326,9 @@ class Catalog:
             raise type(self._closed)(*self._closed.args)
 
 
-def _release(env: LMDBEnv, lock: Lock | None) -> None:
+def _release(env: LMDBEnv, lock: Lock | None, fs: FileSystem) -> None:
     with Closing() as closing:
         closing(env.close)
         if lock:
             closing(lock.close)
+        closing(fs.close)

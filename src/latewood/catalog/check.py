@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from latewood.errors import UnsupportedVersion
+
 _TIMEOUT_S: Final = 24 * 3600
 _PROBLEMS_MAX: Final = 10_000
 """A file with more is damaged enough."""
@@ -32,6 +34,13 @@ class TableCount(msgspec.Struct, frozen=True):
 
     table: str
     rows: int
+
+
+class Later(msgspec.Struct, frozen=True):
+    """A later program wrote it."""
+
+    what: str
+    version: int
 
 
 class CheckReport(msgspec.Struct, frozen=True):
@@ -57,11 +66,17 @@ class CheckReport(msgspec.Struct, frozen=True):
 
 
 def check_file(path: Path) -> CheckReport:
-    """Return what a child process finds in a catalog."""
+    """Return what a child process finds in a catalog.
+
+    Raises:
+        UnsupportedVersion: a later program wrote the catalog, or a row of it.
+    """
     command = [sys.executable, "-m", "latewood.catalog.examine", str(path)]
     result = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)  # noqa: S603 - our own
     rows, problems = dict[str, int](), list[Problem]()
     for item in _items(result.stdout):
+        if isinstance(item, Later):
+            raise UnsupportedVersion(item.what, item.version, path)
         if isinstance(item, TableCount):
             rows[item.table] = item.rows
         elif len(problems) < _PROBLEMS_MAX:
@@ -69,7 +84,7 @@ def check_file(path: Path) -> CheckReport:
     return CheckReport(rows, problems, _death(result.returncode, result.stderr))
 
 
-def _items(output: bytes) -> Iterator[Problem | TableCount]:
+def _items(output: bytes) -> Iterator[Problem | TableCount | Later]:
     for line in output.splitlines():
         try:
             fields = msgspec.json.decode(line, type=dict[str, str | int])
@@ -77,6 +92,8 @@ def _items(output: bytes) -> Iterator[Problem | TableCount]:
             continue
         if "rows" in fields:
             yield msgspec.convert(fields, TableCount)
+        elif "version" in fields:
+            yield msgspec.convert(fields, Later)
         else:
             yield msgspec.convert(fields, Problem)
 

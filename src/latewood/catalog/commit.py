@@ -73,8 +73,9 @@ class Committer:
         changes_max: int,
         snapshots: Callable[[int], tuple[WaiterSnapshot, ...]],
         pause: Callable[[float], object],
+        check_root: Callable[[], None],
     ) -> None:
-        self._env, self._clock, self._watermarks = env, clock, watermarks
+        self._env, self._clock, self._watermarks, self._check_root = env, clock, watermarks, check_root
         self._changes_max, self._snapshots, self._pause = changes_max, snapshots, pause
         self._is_certain = True
         """Whether the watermarks are those on the disk."""
@@ -84,6 +85,7 @@ class Committer:
 
         Raises:
             Poisoned: the environment must not be written any more; batches without a receipt are in doubt.
+            DirectoryReplaced: so it is, because the catalog's path leads to another directory now.
         """
         retries, is_isolated, live = 0, False, group
         while live:
@@ -130,6 +132,7 @@ class Committer:
             return
         self._is_certain = False
         txn.commit()
+        self._check_root()
         rows.bumped[Component.CATALOG] = generation
         self._watermarks.advance(rows.bumped)
         self._is_certain = True

@@ -41,13 +41,16 @@ def store_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord,
     replace_file(fs, path, checked_json.encode(VERSION, Description(db_id=db_id, record=record, origin=origin)))
 
 
-def change_description(fs: FileSystem, path: Path, db_id: DbId, record: DbRecord) -> None:
-    """Write it anew for a record that has changed; where a fork came from never does."""
+def origin_of(fs: FileSystem, path: Path) -> Origin | None:
+    """Return where a fork came from, which never changes; None if it is none, or if nobody knows any more.
+
+    Raises:
+        UnsupportedVersion: a later program wrote the file.
+    """
     try:
-        origin = load_description(fs, path).origin
+        return load_description(fs, path).origin
     except (CorruptError, NotFoundError):
-        origin = None
-    store_description(fs, path, db_id, record, origin)
+        return None
 
 
 def load_description(fs: FileSystem, path: Path) -> Description:

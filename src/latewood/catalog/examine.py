@@ -2,14 +2,16 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from latewood.catalog.check import Problem, TableCount
+from latewood.catalog.check import Later, Problem, TableCount
 from latewood.catalog.env import LMDBEnv
 from latewood.catalog.gate import flush_gate_state
+from latewood.catalog.migrate import check_versions
 from latewood.catalog.options import CatalogOptions
 from latewood.catalog.preflight import look_at
 from latewood.catalog.rows import RowReader
@@ -20,7 +22,7 @@ from latewood.catalog.tables.job_gate import JOB_GATE, GateKey
 from latewood.catalog.tables.job_index import JOB_LIVE, JOB_PENDING, live_key, pending_key
 from latewood.catalog.tables.record import Table
 from latewood.catalog.tables.wal_state import WAL_STATE
-from latewood.errors import CatalogCorrupted, LatewoodError
+from latewood.errors import CatalogCorrupted, LatewoodError, UnsupportedVersion
 from latewood.fs import PosixFS
 
 
@@ -49,6 +51,8 @@ def _unreadable(table: Table[Any, Any], raw: bytes, value: bytes, path: Path) ->
     try:
         table.unpack_key(raw, path)
         table.decode(raw, value, path)
+    except UnsupportedVersion:
+        raise
     except LatewoodError as error:
         return Problem(table.name, raw.hex(), getattr(error, "reason", str(error)))
     return None
@@ -130,11 +134,19 @@ def main() -> int:
     try:
         state = look_at(PosixFS(), path)
         env = LMDBEnv(path, CatalogOptions(), writable=False, file_bytes=state.file_bytes)
+        env.read(_check_versions)
         env.read(_print_all)
+    except UnsupportedVersion as error:
+        _print(Later(error.what, error.version))
     except LatewoodError as error:
         table, key = getattr(error, "table", ""), getattr(error, "key", b"")
         _print(Problem(table, key.hex(), getattr(error, "reason", str(error))))
     return 0
+
+
+def _check_versions(rows: RowReader) -> None:
+    with suppress(CatalogCorrupted):  # It is told with the rows of its table.
+        check_versions(rows)
 
 
 def _print_all(rows: RowReader) -> None:
@@ -142,7 +154,7 @@ def _print_all(rows: RowReader) -> None:
         _print(item)
 
 
-def _print(item: Problem | TableCount) -> None:
+def _print(item: Problem | TableCount | Later) -> None:
     sys.stdout.buffer.write(msgspec.json.encode(item) + b"\n")
     sys.stdout.buffer.flush()  # What was found must survive a death in the next row.
 

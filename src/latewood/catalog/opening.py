@@ -1,8 +1,9 @@
 """Opening a catalog: the lock, a look from outside, the environment, migrations, the session's sentinel.
 
-Order, to write: 1. lock, so that nobody else writes.  2. look at the file without mapping it; if it is suspect, have
-a child process read all of it.  3. open the environment, and sync the directory, so that a new file's name is durable.
-4. migrate.  5. store that a session has begun and is not clean, before anything else is written.
+Order, to write: 1. lock, so that nobody else writes, and hold the directory open, because LMDB goes by its path.
+2. look at the file without mapping it; if it is suspect, have a child process read all of it.  3. open the environment,
+see that the directory is still the same, and sync it, so that a new file's name is durable.  4. migrate.  5. store that
+a session has begun and is not clean, before anything else is written.
 """
 
 import os
@@ -20,6 +21,7 @@ from latewood.catalog.preflight import look_at
 from latewood.catalog.tables.runtime_state import RUNTIME_STATE, SESSION, RuntimeRecord
 from latewood.clock import Clock
 from latewood.errors import CatalogCorrupted, NotFoundError, UsageError
+from latewood.format.store_layout import CATALOG_NAME
 from latewood.fs import FileSystem, Lock
 
 LOCK_SUFFIX: Final = ".writer"
@@ -28,12 +30,13 @@ _MS: Final = 1_000_000
 
 def open_env(
     fs: FileSystem, path: Path, options: CatalogOptions, clock: Clock, *, writable: bool
-) -> tuple[LMDBEnv, Lock | None]:
-    """Return the environment, and the lock if it is to be written.
+) -> tuple[LMDBEnv, Lock | None, FileSystem]:
+    """Return the environment, the lock if it is to be written, and the disk with the catalog's directory held open.
 
     Raises:
         Locked: another has it open to write.
         NotFoundError, ReadOnlyError, CatalogCorrupted, UnsupportedVersion: it cannot be opened so.
+        DirectoryReplaced: the directory was replaced meanwhile: LMDB may have opened another file.
     """
     with ExitStack() as undo:
         lock = None
@@ -42,7 +45,12 @@ def open_env(
             if path.is_dir():
                 message = f"{path} is a directory; a catalog is a file"
                 raise UsageError(message)
-            lock = fs.lock(path.with_name(path.name + LOCK_SUFFIX))
+        if fs.exists(path.parent):
+            fs = fs.rooted(path.parent)
+            undo.callback(fs.close)
+        if writable:
+            # Nobody but a store has a directory to itself.
+            lock = fs.lock_root(path.with_name(path.name + LOCK_SUFFIX), whole=path.name == CATALOG_NAME)
             undo.callback(lock.close)
         state = look_at(fs, path)
         if not state.file_bytes and not writable:
@@ -52,13 +60,14 @@ def open_env(
             _check_first(path)
         env = LMDBEnv(path, options, writable=writable, file_bytes=state.file_bytes)
         undo.callback(env.close)
+        fs.check_root()
         if writable:
             fs.sync_directory(path.parent)
             migrate(env, clock.now_ns() // _MS)
         else:
             env.read(check_versions)
         undo.pop_all()
-        return env, lock
+        return env, lock, fs
 
 
 def session_begun(env: LMDBEnv, clock: Clock, *, writable: bool) -> RuntimeRecord:

@@ -28,7 +28,7 @@ from latewood.catalog.env import LMDBEnv
 from latewood.catalog.ops import Op
 from latewood.catalog.options import CatalogOptions
 from latewood.catalog.waiting import WaitRoom
-from latewood.errors import Backpressure, ClosedError, LatewoodError, Poisoned, UsageError
+from latewood.errors import Backpressure, ClosedError, DirectoryReplaced, LatewoodError, Poisoned, UsageError
 from latewood.limits import CATALOG_BATCH_OPS_MAX, CATALOG_GROUP_BATCHES_MAX
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class Writer:
         self._hurry.set()
         self.poke()
         self._thread.join()
-        if isinstance(self._closed, Poisoned):
+        if isinstance(self._closed, Poisoned | DirectoryReplaced):
             raise self._refusal()
 
     @property
@@ -240,7 +240,7 @@ class Writer:
                 self._serve(group)
             if self._last:
                 self._serve([Ticket(self._last())])
-        except Poisoned as error:
+        except (Poisoned, DirectoryReplaced) as error:
             reason = error
             _logger.error("%s", error)  # noqa: TRY400 - the stack says nothing that the text does not
         except BaseException as error:

@@ -18,7 +18,7 @@ from latewood.cli.store_argument import database_at
 from latewood.errors import UsageError
 from latewood.fs import PosixFS
 from latewood.log.layout import Layout
-from latewood.log.verify import UPGRADE, Finding, Looks
+from latewood.log.verify import Finding, Looks
 from latewood.queue.verify import verify_queue
 
 _OF_A_PARTITION: Final = (
@@ -87,8 +87,7 @@ def _in_place(layout: Layout, findings: Iterable[Finding]) -> list[Finding]:
 
 def _is_mended(layout: Layout, finding: Finding) -> bool:
     """Say whether a repair of the node is what helps."""
-    is_ours = finding.path.parent != layout.readers
-    return is_ours and finding.severity == "damage" and finding.remedy != UPGRADE
+    return finding.path.parent != layout.readers and finding.severity == "damage"
 
 
 def _looks(layout: Layout, choice: EngineChoice) -> Looks | None:

@@ -52,6 +52,8 @@ ACTIVE_SIZE: Final = 22
 VERSION: Final = 2
 VERSION_1: Final = 1
 _MAGIC: Final = b"QMFT"
+VERSION_END: Final = 8
+"""So many bytes tell the version."""
 _CHECKSUM_OFFSET: Final = 20
 _HEADER: Final = struct.Struct(
     "<"
@@ -130,6 +132,17 @@ def encode(manifest: Manifest) -> bytes:
     return encode_front(manifest) + manifest.entries.raw()
 
 
+def check_version(raw: bytes, path: Path) -> None:
+    """Do nothing unless these bytes, damaged or not, begin a manifest of a later version.
+
+    Raises:
+        UnsupportedVersion: a later program wrote it.
+    """
+    version = int.from_bytes(raw[4:VERSION_END], "little")
+    if raw[:4] == _MAGIC and len(raw) >= VERSION_END and version not in (VERSION_1, VERSION):
+        raise UnsupportedVersion("manifest", version, path)
+
+
 def decode(raw: bytes, path: Path) -> Manifest:
     """Return the manifest in `raw`, its entries still undecoded.
 
@@ -139,9 +152,8 @@ def decode(raw: bytes, path: Path) -> Manifest:
     """
     if raw[:4] != _MAGIC:
         raise ManifestCorrupted("no manifest here", path, 0)
+    check_version(raw, path)
     version = int.from_bytes(raw[4:8], "little")
-    if len(raw) >= 8 and version not in (VERSION_1, VERSION):  # noqa: PLR2004 - magic and version
-        raise UnsupportedVersion("manifest", version, path)
     active_offset = HEADER_SIZE
     if version == VERSION:
         active_offset += STATE_SIZE + block_bytes(raw, HEADER_SIZE + STATE_SIZE)

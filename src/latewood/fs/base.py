@@ -87,13 +87,61 @@ class File(Protocol):
 class Lock(Protocol):
     """The right to write, held until `close` or the end of the process."""
 
+    def check(self) -> None:
+        """Do nothing if the file that is locked is still the one of that name.
+
+        Raises:
+            DirectoryReplaced: it was removed or replaced, so another program may have taken the lock as well.
+        """
+        ...
+
     def close(self) -> None:
         """Give it up."""
         ...
 
 
 class FileSystem(Protocol):
-    """The disk."""
+    """The disk.  As `rooted` returns it, the disk with one directory held open: the root."""
+
+    def absolute(self, path: Path) -> Path:
+        """Return a path that means the same when the current directory is another.  Links in it stay links."""
+        ...
+
+    def rooted(self, path: Path) -> "FileSystem":
+        """Return this disk with the directory `path` as its root, held open until `close`.
+
+        What lies below is found through the open directory, wherever that is moved to.  If this disk has a root
+        already, at `path` or above it, both share the open directory, and the new one has nothing to close.
+
+        Raises:
+            NotFoundError: there is no such directory.
+        """
+        ...
+
+    def check_root(self) -> None:
+        """Do nothing if the root's path still leads to it, and the lock that `lock_root` took is of that name.
+
+        Costs a look at each of the two, and nothing without a root.
+
+        Raises:
+            DirectoryReplaced: the path leads nowhere, or to something else.
+        """
+        ...
+
+    def lock_root(self, path: Path, *, whole: bool = True) -> Lock:
+        """Take the lock file at `path`, for which `check_root` looks from then on.
+
+        With `whole` the root is locked as well, where the file system can do that, so that two programs do not write
+        though the lock file was removed.  One that lies below what is held open is not: that would take a descriptor.
+
+        Raises:
+            Locked: a living process, perhaps this one, holds one of them.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the root up.  Without one, or with a shared one, this does nothing."""
+        ...
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """Open a file; `create` makes it (mode 0600) if it is not there and implies `write`."""
@@ -125,6 +173,14 @@ class FileSystem(Protocol):
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` with `source`, atomically."""
+        ...
+
+    def rename_new(self, source: Path, target: Path) -> None:
+        """Give the file `source` the name `target`, which is free.  A crash may leave both names.
+
+        Raises:
+            ConflictError: there is something of that name; it was left as it is.
+        """
         ...
 
     def remove(self, path: Path) -> None:

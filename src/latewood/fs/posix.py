@@ -1,277 +1,157 @@
 """The real disk.
 
-Every file is made with mode 0600 and every directory with 0700.  Errors of the operating system are
-turned into ours, so that callers branch on what to do next and not on errno.
+Every file is made with mode 0600 and every directory with 0700.  A disk that is `rooted` opens what lies below its root
+relative to a descriptor of it: see fs/root.py.  Before it changes a name, it looks whether its path still leads there:
+where files are opened by path that keeps it out of another directory, and in one that was deleted it says more than
+that a file is not there.
 """
 
+import copy
 import errno
-import fcntl
-import mmap
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
-from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
-from latewood.fs.calls import SYNC, pwrite_all, sync_and_note
-from latewood.fs.fork import close_after_fork
+from latewood.errors import ConflictError
+from latewood.fs.failures import errors_of
+from latewood.fs.file import PosixFile
+from latewood.fs.locks import DirectoryLock, PosixLock
+from latewood.fs.root import KnownPath, Root, identity_of, is_directory, lent
 
 if TYPE_CHECKING:
-    from latewood.fs.base import File
+    from latewood.fs.base import Lock
 
-_FILE_MODE = 0o600
-_DIRECTORY_MODE = 0o700
-_AROUND_BYTES = 64 * 1024
-"""A fault brings so much into the page table, of what is in the page cache."""
-_HEAD_BYTES = 8
-_PIECE_BYTES = 64 * 1024
-"""What is longer is written in such pieces: larger ones become large folios, which a later sync writes whole."""
+_DIRECTORY_MODE: Final = 0o700
+_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
+"""What the system says where a file cannot have two names, as on exFAT."""
+_ANOTHER: Final = "another directory is there now"
+Names: TypeAlias = list[str]
 
 
-_SMALL_BYTES = 8 << 20
-"""A file below this is one of many: what is written to it comes page by page, and nothing is read ahead of that.  Else
-the first byte would have the kernel make zeros of the whole file, or of as much as it reads ahead."""
+class _Own(NamedTuple):
+    """The directory that one file system is rooted in."""
 
-
-def _translated(error: OSError, path: Path) -> LatewoodError:
-    reason = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{path}: {reason}; free some space and try again")
-    if error.errno == errno.EFBIG:
-        return DiskFull(f"{path}: {reason}; raise the limit (`ulimit -f`), or use a smaller segment_bytes_max")
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return NotFoundError(f"{path}: {reason}")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return ReadOnlyError(f"{path}: {reason}; check its owner and mode")
-    return StorageError(f"{path}: {reason}")
-
-
-@contextmanager
-def _errors_of(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise _translated(error, path) from error
-
-
-class PosixMapping:
-    """A shared mapping of a file's first bytes."""
-
-    def __init__(self, descriptor: int, length: int, *, writable: bool) -> None:
-        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-        self._mmap = mmap.mmap(descriptor, length, access=access)
-        if writable and length < _SMALL_BYTES:
-            self._mmap.madvise(mmap.MADV_RANDOM)
-        self.view = memoryview(self._mmap)
-
-    def load(self, start: int, stop: int) -> None:
-        """Put these pages into the page table, a fault for each stretch; MADV_POPULATE_READ visits every page."""
-        sum(self.view[start : min(stop, len(self._mmap)) : _AROUND_BYTES])
-
-    def unload(self, start: int, stop: int) -> None:
-        """Take whole pages out of the page table, all at once; touching them brings them back.
-
-        A sync that finds a page there write-protects it, and must tell every processor that runs this process: that
-        costs more than writing it.
-        """
-        first, end = start // mmap.PAGESIZE * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
-        if first < end:
-            self._mmap.madvise(mmap.MADV_DONTNEED, first, end - first)
-
-    def close(self) -> None:
-        """Unmap, or leave that to the last view of it."""
-        with suppress(BufferError):
-            self.view.release()
-            self._mmap.close()
-
-
-class PosixFile:
-    """One file descriptor."""
-
-    def __init__(self, path: Path, flags: int) -> None:
-        self.path = path
-        self._was_cut = False
-        with _errors_of(path):
-            self._descriptor = os.open(path, flags, _FILE_MODE)
-
-    def size(self) -> int:
-        """Return its length in bytes."""
-        with _errors_of(self.path):
-            return os.fstat(self._descriptor).st_size
-
-    def stamp(self) -> str:
-        """Return inode, size and time of the last change, which no program can set."""
-        with _errors_of(self.path):
-            status = os.fstat(self._descriptor)
-        return f"{status.st_ino:x}-{status.st_size:x}-{status.st_ctime_ns:x}"
-
-    def pread(self, length: int, offset: int) -> bytes:
-        """Return up to `length` bytes at `offset`; fewer only at the end of the file."""
-        parts = []
-        with _errors_of(self.path):
-            while length > 0 and (part := os.pread(self._descriptor, length, offset)):
-                parts.append(part)
-                length -= len(part)
-                offset += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """Write all of `data` at `offset`."""
-        self._pwrite(data, offset, 0)
-
-    def pwrite_head_last(self, data: bytes | bytearray | memoryview, offset: int) -> None:
-        """Write all of `data` at `offset`, its first 8 bytes after everything else."""
-        self._pwrite(data, offset, _HEAD_BYTES)
-
-    def _pwrite(self, data: bytes | bytearray | memoryview, offset: int, head_bytes: int) -> None:
-        if number := pwrite_all(self._descriptor, data, offset, _PIECE_BYTES, head_bytes):
-            raise _translated(OSError(number, os.strerror(number)), self.path)
-
-    def allocate(self, size: int) -> None:
-        """Grow to `size` bytes of zeros that the disk has promised room for."""
-        with _errors_of(self.path):
-            os.posix_fallocate(self._descriptor, 0, size)
-
-    def truncate(self, size: int) -> None:
-        """Cut, or grow with zeros, to `size` bytes."""
-        with _errors_of(self.path):
-            os.ftruncate(self._descriptor, size)
-        self._was_cut = True
-
-    def sync(self) -> None:
-        """Make contents and length durable."""
-        try:
-            if self._was_cut:  # fdatasync need not make a smaller size durable.
-                os.fsync(self._descriptor)
-                self._was_cut = False
-            else:
-                os.fdatasync(self._descriptor)
-        except OSError as error:
-            raise _translated(error, self.path) from error
-
-    def sync_and_note(self, note: "File", data: bytes, *, durable: bool) -> None:
-        """Do three things in order: `sync`, write `data` at the front of `note`, and if asked sync that too."""
-        if not isinstance(note, PosixFile):
-            raise TypeError("both files must be on the same file system")
-        step, number = sync_and_note(self._descriptor, self._was_cut, note._descriptor, data, durable)  # noqa: SLF001 - one module, one owner of descriptors
-        if step:
-            raise _translated(OSError(number, os.strerror(number)), self.path if step == SYNC else note.path)
-        self._was_cut = False
-
-    def data_end(self, start: int, stop: int) -> int:
-        """Return where, as far as the file system knows without reading, only zeros follow up to `stop`."""
-        end = start
-        try:
-            while start < stop:
-                start = os.lseek(self._descriptor, start, os.SEEK_DATA)
-                if start < stop:
-                    start = os.lseek(self._descriptor, start, os.SEEK_HOLE)
-                    end = min(start, stop)
-        except OSError as error:
-            return end if error.errno == errno.ENXIO else stop  # No data any more, or a file system that cannot tell.
-        return end
-
-    def map(self, length: int, *, writable: bool) -> PosixMapping:
-        """Map the first `length` bytes."""
-        with _errors_of(self.path):
-            return PosixMapping(self._descriptor, length, writable=writable)
-
-    def close(self) -> None:
-        """Close the descriptor once."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
-class PosixLock:
-    """An flock: the kernel drops it with the process, so a dead holder never blocks."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = PosixFile(path, os.O_RDWR | os.O_CREAT)
-        descriptor = self._file._descriptor  # noqa: SLF001 - one module, one owner of descriptors
-        try:
-            with _errors_of(path):
-                self._take(path, descriptor)
-            with suppress(DiskFull):  # Who holds it is told to others, and is no part of holding it.
-                self._file.pwrite(f"{os.getpid():<19}\n".encode(), 0)
-        except BaseException:
-            self._file.close()  # And with it the lock, which a caller who tries again would find taken.
-            raise
-        # A child of fork inherits the descriptor; left open there, the lock would outlive the parent.
-        close_after_fork(self)
-
-    def _take(self, path: Path, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = self._file.pread(20, 0).strip(b"\0\n ")
-            raise Locked(path, int(holder) if holder.isdigit() else 0) from None
-
-    def close(self) -> None:
-        """Give the lock up, also on behalf of children that inherited it."""
-        descriptor = self._file._descriptor  # noqa: SLF001 - one module, one owner of descriptors
-        if descriptor >= 0:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._file.close()
-
-    def abandon_after_fork(self) -> None:
-        """Close the child's descriptor; the parent's keeps the lock."""
-        self._file.close()
+    path: Path
+    known: KnownPath
+    is_lender: bool
+    """Whether it was opened for this file system, which then closes it."""
 
 
 class PosixFS:
-    """The disk, through the operating system."""
+    """The disk, through the operating system.  Any thread may call it."""
+
+    _root: Root | None = None
+    """What is held open; `_own` is it, or lies below it."""
+    _own: _Own | None = None
+    _lock: "Lock | None" = None
+    """The lock of the root, once it was taken."""
+
+    # -- the root -----------------------------------------------------------------------------------------
+
+    def absolute(self, path: Path) -> Path:
+        """Return a path that means the same when the current directory is another."""
+        with errors_of(path):
+            return path.absolute()
+
+    def rooted(self, path: Path) -> Self:
+        """Return this disk with the directory `path` held open; one that is held open above it is shared."""
+        path, root = self.absolute(path), self._root
+        with errors_of(path):
+            if root is not None and root.holds(path):
+                with lent(root, path) as (name, descriptor):
+                    identity = identity_of(os.stat(name, dir_fd=descriptor))
+            else:
+                root = Root(path)
+                identity = root.identity
+        own = _Own(path, KnownPath(path, path, identity, _ANOTHER), is_lender=root is not self._root)
+        below = copy.copy(self)
+        below._root, below._own, below._lock = root, own, None  # noqa: SLF001 - it is one of these, too
+        return below
+
+    def check_root(self) -> None:
+        """Raise DirectoryReplaced if the root's path leads elsewhere, or its lock file is another."""
+        if self._own is not None:
+            self._own.known.check()
+        if self._lock is not None:
+            self._lock.check()
+
+    def lock_root(self, path: Path, *, whole: bool = True) -> "Lock":
+        """Take the lock file at `path`, and lock the root itself if it is what is held open."""
+        own, root = self._own, self._root
+        if own is None or root is None:
+            return self.lock(path)
+        self._lock = DirectoryLock(path, root) if whole and own.path == root.path else PosixLock(path, root)
+        return self._lock
+
+    def close(self) -> None:
+        """Close the root's descriptor, if it was opened for this one."""
+        self._lock = None
+        if self._own and self._own.is_lender and self._root:
+            self._root.close()
+
+    # -- files and directories ----------------------------------------------------------------------------
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> PosixFile:
         """Open a file; `create` makes it if it is not there and implies `write`."""
+        if create:
+            self.check_root()
         flags = os.O_RDWR if write or create else os.O_RDONLY
-        return PosixFile(path, flags | (os.O_CREAT if create else 0))
+        return PosixFile(path, flags | (os.O_CREAT if create else 0), self._root)
 
     def exists(self, path: Path) -> bool:
         """Say whether there is a file or directory."""
-        try:
-            os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError as error:  # Not to be allowed to look is not the same as that nothing is there.
-            raise _translated(error, path) from error
-        return True
+        with errors_of(path), lent(self._root, path) as (name, descriptor):
+            try:
+                os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True  # Not to be allowed to look is an error, and not the same as that nothing is there.
 
     def is_writable(self, path: Path) -> bool:
         """Say whether this process may create files in the directory `path`."""
-        return os.access(path, os.W_OK) and not os.statvfs(path).f_flag & os.ST_RDONLY
+        with lent(self._root, path) as (name, descriptor):
+            if not os.access(name, os.W_OK, dir_fd=descriptor):
+                return False
+            return not os.statvfs(path if descriptor is None else descriptor).f_flag & os.ST_RDONLY
 
     def list(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; none if there is no directory."""
-        with _errors_of(path):
-            return sorted(os.listdir(path)) if path.is_dir() else []
+        with errors_of(path):
+            if not self._is_directory(path):
+                return []
+            descriptor = self._open_directory(path)
+            try:
+                return sorted(os.listdir(descriptor))
+            finally:
+                os.close(descriptor)
 
     def walk(self, path: Path) -> Iterator[Path]:
-        """Yield every file under a directory, sorted within each directory."""
-        for directory, directories, names in os.walk(path):
-            directories.sort()
-            for name in sorted(names):
-                yield Path(directory, name)
+        """Yield every file under a directory, sorted within each directory.  Links to directories are not followed."""
+        files, directories = self._entries(path)
+        yield from (path / name for name in sorted(files))
+        for name in sorted(directories):
+            yield from self.walk(path / name)
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and its parents, durably, if it is not there."""
-        with _errors_of(path):
-            if path.is_dir():
-                return
+        if self._is_directory(path):
+            return
+        self.check_root()
         self.make_directory(path.parent)
-        with _errors_of(path):
-            with suppress(FileExistsError):
-                path.mkdir(_DIRECTORY_MODE)
-            if not path.is_dir():
+        with errors_of(path):
+            with suppress(FileExistsError), lent(self._root, path) as (name, descriptor):
+                os.mkdir(name, _DIRECTORY_MODE, dir_fd=descriptor)
+            if not self._is_directory(path):
                 raise NotADirectoryError(errno.ENOTDIR, "is a file, not a directory", str(path))
         self.sync_directory(path.parent)
 
     def sync_directory(self, path: Path) -> None:
         """Make the names in a directory durable."""
-        with _errors_of(path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        with errors_of(path):
+            descriptor = self._open_directory(path)
             try:
                 os.fsync(descriptor)
             finally:
@@ -279,19 +159,80 @@ class PosixFS:
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` with `source`, atomically."""
-        with _errors_of(target):
-            source.replace(target)
+        self.check_root()
+        with errors_of(target), lent(self._root, source) as old, lent(self._root, target) as new:
+            os.replace(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
+
+    def rename_new(self, source: Path, target: Path) -> None:
+        """Give a file a second name that is free, then take the first one away.
+
+        Where a file cannot have two names, the new one is looked for first; whoever calls holds a lock.
+        """
+        self.check_root()
+        with errors_of(target), lent(self._root, source) as old, lent(self._root, target) as new:
+            try:
+                os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
+            except FileExistsError:
+                raise _taken(target) from None
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            else:
+                os.unlink(old.name, dir_fd=old.descriptor)
+                return
+        if self.exists(target):
+            raise _taken(target)
+        self.rename(source, target)
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
-        with _errors_of(path):
-            path.unlink()
+        self.check_root()
+        with errors_of(path), lent(self._root, path) as (name, descriptor):
+            os.unlink(name, dir_fd=descriptor)
 
     def remove_tree(self, path: Path) -> None:
         """Remove a directory and all that is in it, if it is there."""
-        with _errors_of(path), suppress(FileNotFoundError):
-            shutil.rmtree(path)
+        self.check_root()
+        with errors_of(path), suppress(FileNotFoundError), lent(self._root, path) as (name, descriptor):
+            shutil.rmtree(name, dir_fd=descriptor)
 
     def lock(self, path: Path) -> PosixLock:
         """Take the lock file at `path`."""
-        return PosixLock(path)
+        self.check_root()
+        return PosixLock(path, self._root)
+
+    def _is_directory(self, path: Path) -> bool:
+        with errors_of(path), lent(self._root, path) as (name, descriptor):
+            return is_directory(name, descriptor)
+
+    def _open_directory(self, path: Path) -> int:
+        with lent(self._root, path) as (name, descriptor):
+            return os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=descriptor)
+
+    def _entries(self, path: Path) -> "tuple[Names, Names]":
+        """Return the files and the directories in a directory; none if it is gone, or not for us to see."""
+        found: tuple[Names, Names] = [], []
+        try:
+            directory = self._open_directory(path)
+        except OSError:
+            return found
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    leads_below = _leads_to_directory(entry)
+                    if not (leads_below and entry.is_symlink()):
+                        found[leads_below].append(entry.name)
+        finally:
+            os.close(directory)
+        return found
+
+
+def _leads_to_directory(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _taken(target: Path) -> ConflictError:
+    return ConflictError(f"{target} is there already, and is not replaced")

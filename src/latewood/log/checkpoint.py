@@ -2,7 +2,7 @@
 
 import logging
 
-from latewood.errors import CorruptError, UnsupportedVersion
+from latewood.errors import CorruptError
 from latewood.format.checkpoint import SIZE, Checkpoint, decode, encode
 from latewood.fs import File, FileSystem
 from latewood.log.layout import Layout
@@ -14,6 +14,9 @@ def load_checkpoint(fs: FileSystem, layout: Layout) -> Checkpoint | None:
     """Return the last checkpoint, or None, with a warning if there is one that cannot be used.
 
     An empty file is one of a log that nothing was appended to yet.
+
+    Raises:
+        UnsupportedVersion: a later program wrote it.
     """
     path = layout.checkpoint
     if not fs.exists(path):
@@ -22,7 +25,7 @@ def load_checkpoint(fs: FileSystem, layout: Layout) -> Checkpoint | None:
     try:
         raw = file.pread(SIZE, 0)
         return decode(raw, path) if raw else None
-    except (CorruptError, UnsupportedVersion) as error:
+    except CorruptError as error:
         _logger.warning("%s; the whole open segment is scanned instead", error)
         return None
     finally:

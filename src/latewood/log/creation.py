@@ -15,6 +15,7 @@ from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore, first_manifest
 from latewood.log.options import LogOptions
 from latewood.log.site import Site
+from latewood.log.successor import make_room
 from latewood.segment import file_bytes, prepare, write_header
 
 
@@ -23,7 +24,8 @@ def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHea
     write_header(file, header)
     target = layout.absolute(path)
     fs.make_directory(target.parent)
-    fs.rename(file.path, target)
+    make_room(fs, layout, target)
+    fs.rename_new(file.path, target)
     sync_directories(fs, target.parent, layout.segments)
     file.path = target
     return file

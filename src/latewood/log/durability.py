@@ -8,10 +8,11 @@ Order of writes: docs/crash-safety.md, "flush" and "checkpoint".
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from latewood.errors import LatewoodError, Poisoned
+from latewood.errors import DirectoryReplaced, LatewoodError, Poisoned
 from latewood.format.checkpoint import Checkpoint, encode
 from latewood.format.record import record_bytes
 from latewood.limits import CHECKPOINT_BYTES
@@ -26,8 +27,8 @@ _ROUND_MAX_S: Final = 1.0
 class Durability:
     """Syncs, checkpoints and reservations of one log."""
 
-    def __init__(self, checkpoint_file: CheckpointFile) -> None:
-        self._file = checkpoint_file
+    def __init__(self, checkpoint_file: CheckpointFile, check_root: Callable[[], None]) -> None:
+        self._file, self._check_root = checkpoint_file, check_root
         self.lock = threading.RLock()
         """Held while syncing, and by the writer while it replaces the segment."""
         self._rounds = threading.Condition(threading.Lock())
@@ -150,19 +151,37 @@ class Durability:
 
         Raises:
             Poisoned: it was.
+            DirectoryReplaced: it was, because its path leads elsewhere.
         """
         if self.failure is not None:
             self.failure_was_told = True
+            if isinstance(self.failure, DirectoryReplaced):
+                raise DirectoryReplaced(*self.failure.args) from self.failure
             reason = str(self.failure) or type(self.failure).__name__
             message = f"the log stopped writing because of this: {reason}; reopen it to see what is durable"
             raise Poisoned(message) from self.failure
+
+    def check_directory(self) -> None:
+        """Stop all appends for good if the log's path leads to another directory now.
+
+        Raises:
+            DirectoryReplaced: it does; nothing may be acknowledged any more.
+        """
+        try:
+            self._check_root()
+        except DirectoryReplaced as error:
+            with self.lock:
+                self.poison(error)
+            self.check()
 
     def poison(self, failure: BaseException) -> None:
         """Stop all appends for good, and leave a mark that the next seal carries on."""
         if self.failure is None:
             self.failure = failure
-        self.flush_failed = True
         self._segment.appender.close()
+        if isinstance(failure, DirectoryReplaced):  # The disk did nothing wrong.
+            return
+        self.flush_failed = True
         # Before the first reservation nothing was written behind what is durable; recovery believes no smaller end.
         reserved_end = max(self.reserved_end, self._durable_tail.offset)
         with suppress(LatewoodError):
@@ -193,8 +212,9 @@ class Durability:
         except LatewoodError as error:
             self.poison(error)
             self.check()
+        self.check_directory()  # 3. They are in the directory that readers find.
         self._durable_tail = tail
-        self.reserved_end = reserved  # 3. Only now may appends pass the old reservation.
+        self.reserved_end = reserved  # 4. Only now may appends pass the old reservation.
         self.durable_sequence = self._segment.header.base_record_count + tail.record_count
 
     def _checkpoint(self, tail: Tail, reserved_end: int) -> Checkpoint:

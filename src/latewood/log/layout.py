@@ -66,7 +66,12 @@ class Layout(NamedTuple):
 def segment_path(segment_id: int, created_ns: int) -> str:
     """Return a segment's path relative to its log: its day of creation in UTC, then its id."""
     day = strftime("%Y/%m/%d", gmtime(created_ns // NANOSECONDS))
-    return f"segments/{day}/{segment_id:09}.q"
+    return f"segments/{day}/{segment_name(segment_id)}"
+
+
+def segment_name(segment_id: int) -> str:
+    """Return the name of a segment's file."""
+    return f"{segment_id:09}.q"
 
 
 def segment_id_of(path: Path) -> int | None:

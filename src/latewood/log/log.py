@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from latewood import kernel
 from latewood.clock import Clock, SystemClock
 from latewood.closing import Closing
 from latewood.errors import ClosedError, Forked, NotFoundError, UsageError
@@ -27,7 +26,7 @@ from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
 from latewood.log.presence import check_is_log, check_may_become_log, directory_of
 from latewood.log.site import Site
-from latewood.log.stats import LogStats
+from latewood.log.stats import LogStats, stats_of
 from latewood.log.stream import Stream
 from latewood.log.view import View
 from latewood.log.wake import Wake
@@ -96,7 +95,8 @@ class Log:
         if mode not in ("a", "r"):
             message = f"mode must be 'a' to append or 'r' to read, not {mode!r}"
             raise UsageError(message)
-        site = Site(fs or PosixFS(), Layout(directory_of(path)), clock or SystemClock())
+        fs = fs or PosixFS()
+        site = Site(fs, Layout(fs.absolute(directory_of(path))), clock or SystemClock())
         log = cls(site, options or LogOptions(), mode)
         claim = claim_of(owner, birth)
         log._open_to_read() if mode == "r" else log._open_to_write(claim, background=background)
@@ -358,21 +358,7 @@ class Log:
 
     def stats(self) -> LogStats:
         """Return the log in figures."""
-        manifest = self._manifest()
-        end = self.view().end()
-        entries = [manifest.entries[index] for index in range(len(manifest.entries))]
-        return LogStats(
-            path=self.path,
-            first_sequence=manifest.first_sequence,
-            next_sequence=end.sequence,
-            durable_sequence=self.durable_sequence,
-            segment_count=len(entries) + 1,
-            sealed_bytes=sum(entry.size for entry in entries),
-            active_segment_id=end.segment_id,
-            active_bytes=end.offset,
-            manifest_generation=manifest.generation,
-            kernel=kernel.NAME,
-        )
+        return stats_of(self.path, self._manifest(), self.view().end(), self.durable_sequence)
 
     # -- for the layers above ---------------------------------------------------------------------------
 
@@ -395,10 +381,23 @@ class Log:
         """The clock it goes by."""
         return self._clock
 
+    def check_directory(self) -> None:
+        """Do nothing if the log's path still leads to its directory; a writer stops if it does not.
+
+        Raises:
+            DirectoryReplaced: the directory was moved, deleted or replaced.
+        """
+        self._check_open()
+        if self._mode == "a":
+            self._writer.durability.check_directory()
+        else:
+            self._fs.check_root()
+
     def wait(self, stream: Stream, timeout_s: float | None) -> bool:
         """Sleep until `stream` has a record, at most `timeout_s` (None: for ever); return whether it has."""
         self._check_open()
-        ready = self._wake.wait(lambda: self._closed is not None or stream.has_more(), timeout_s)
+        look = None if self._mode == "a" else self._fs.check_root  # Nobody else would notice that nothing comes.
+        ready = self._wake.wait(lambda: self._closed is not None or stream.has_more(), timeout_s, look)
         self._check_open()
         return ready
 
@@ -428,6 +427,7 @@ class Log:
                 closing(self._wake.close)
                 if self._lock:
                     closing(self._lock.close)
+                closing(self._fs.close)
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""
@@ -437,6 +437,7 @@ class Log:
 
     def _open_to_read(self) -> None:
         check_is_log(self._fs, self._layout, self._store)
+        self._hold_directory()
         self._writer = NoWriter()
         self._wake = Wake(self._fs, self._layout, create=False)
         close_after_fork(self)
@@ -444,8 +445,10 @@ class Log:
     def _open_to_write(self, claim: Claim, *, background: bool) -> None:
         check_may_become_log(self._fs, self._layout, self._store)
         self._fs.make_directory(self._layout.root)
-        self._lock = self._fs.lock(self._layout.lock)
+        self._hold_directory()
         with ExitStack() as undo:
+            undo.callback(self._fs.close)
+            self._lock = self._fs.lock_root(self._layout.lock)
             undo.callback(self._lock.close)
             self._wake = Wake(self._fs, self._layout, create=True)
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
@@ -458,9 +461,20 @@ class Log:
             self.append = self._writer.door.append  # type: ignore[method-assign]
         close_after_fork(self)
 
+    def _hold_directory(self) -> None:
+        """Find everything through the directory as it is now, wherever its path will lead to."""
+        self._fs = self._fs.rooted(self._layout.root)
+        self._site = self._site._replace(fs=self._fs)
+        self._store = ManifestStore(self._fs, self._layout)
+
     def _manifest(self) -> Manifest:
         self._check_open()
-        return self._writer.manifest if self._mode == "a" else self._store.load_while_written()
+        if self._mode == "a":
+            return self._writer.manifest
+        try:
+            return self._store.load_while_written()
+        finally:  # Also if it could not be read: a directory that was deleted says more than its files.
+            self._fs.check_root()
 
     def _stream_from(self, start: int | None) -> Stream | None:
         """Return a stream from `start`, by default the oldest record; None if that lies beyond the end."""

@@ -5,10 +5,18 @@ A corrupt manifest is an error, never a reason to look at the other slot: that o
 Format: docs/format/manifest.md.  Order of writes: docs/crash-safety.md, "manifest".
 """
 
-from latewood.errors import ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.errors import ManifestCorrupted, NotFoundError
 from latewood.format.entries import EntryTable
 from latewood.format.identity import LogIdentity
-from latewood.format.manifest import HEADER_SIZE, ActiveSegment, Manifest, decode, encode_front
+from latewood.format.manifest import (
+    HEADER_SIZE,
+    VERSION_END,
+    ActiveSegment,
+    Manifest,
+    check_version,
+    decode,
+    encode_front,
+)
 from latewood.format.segment import HEADER_SIZE as SEGMENT_HEADER_SIZE
 from latewood.fs import DualSlot, FileSystem
 from latewood.limits import MANIFEST_BYTES_MAX, MANIFEST_RETRIES_MAX
@@ -116,8 +124,17 @@ class ManifestStore:
             return self._decode(_FIRST_SLOT).is_first
         except ManifestCorrupted:
             return True
-        except UnsupportedVersion:
-            return False
+
+    def check_versions(self) -> None:
+        """Do nothing unless one of the slots, whichever counts, was written by a later program.
+
+        Raises:
+            UnsupportedVersion: it was.
+        """
+        for slot in (_FIRST_SLOT, _SECOND_SLOT):
+            path = self._slots.path(slot)
+            if self._fs.exists(path):
+                check_version(self._slots.read(slot, VERSION_END - 1), path)
 
     def _decode(self, slot: int) -> Manifest:
         path = self._slots.path(slot)

@@ -6,8 +6,9 @@ from latewood.log.identity import Claim, check_may_write
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import mend_pointer
-from latewood.log.recovery import check_no_unknown_successor, read_last_footer, recover
+from latewood.log.recovery import read_last_footer, recover
 from latewood.log.site import Site
+from latewood.log.successor import check_no_newer_segment
 from latewood.log.upgrade import settle
 from latewood.log.wake import Wake
 from latewood.log.writer import Writer
@@ -36,8 +37,6 @@ def open_writer(
         recovered.file.close()
         raise
     try:
-        if recovered.footer:
-            check_no_unknown_successor(fs, layout, recovered.footer)
         manifest = settle(site, store, manifest, claim, recovered.header, previous)
         if recovered.footer:  # The roll that is still to be finished writes the pointer.
             writer.coordinator_watermark = recovered.footer.coordinator_watermark
@@ -59,6 +58,7 @@ def _begin(site: Site, options: LogOptions, store: ManifestStore, claim: Claim) 
         return create_log(site, store, options, claim)
     manifest = store.load()
     check_may_write(site.layout, manifest.identity, claim.owner)
+    check_no_newer_segment(site.fs, site.layout, manifest)
     store.secure()
     if is_unborn(site.fs, site.layout, manifest):
         begin_first_segment(site, manifest, options, site.clock.now_ns())

@@ -2,7 +2,7 @@
 
 import logging
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.pointer import SIZE, SealedPointer, decode, encode
 from latewood.format.segment import SegmentFooter
 from latewood.fs import FileSystem, replace_file
@@ -24,14 +24,18 @@ def store_pointer(fs: FileSystem, layout: Layout, pointer: SealedPointer) -> Non
 
 
 def load_pointer(fs: FileSystem, layout: Layout) -> SealedPointer | None:
-    """Return the pointer, or None if there is no sound one."""
+    """Return the pointer, or None if there is no sound one.
+
+    Raises:
+        UnsupportedVersion: a later program wrote it.
+    """
     try:
         file = fs.open(layout.sealed_pointer)
     except NotFoundError:
         return None
     try:
         return decode(file.pread(SIZE, 0), layout.sealed_pointer)
-    except (CorruptError, UnsupportedVersion) as error:
+    except CorruptError as error:
         _logger.warning("%s; it is ignored", error)
         return None
     finally:

@@ -9,12 +9,13 @@ that from the life of a position.
 Order of writes: docs/crash-safety.md, "rebuild".
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.identity import LogIdentity
 from latewood.format.manifest import ActiveSegment, Manifest
@@ -101,28 +102,27 @@ def rebuild(
     Raises:
         NotFoundError: there is no log, or it has no segments.
         Locked: a writer has the log open.
-        UnsupportedVersion: a later program wrote the file `identity`.
+        UnsupportedVersion: a later program wrote one of the log's files; nothing was changed.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
     """
     if not fs.exists(layout.root):
         message = f"there is no log at {layout.root}"
         raise NotFoundError(message)
     if not fs.exists(layout.segments):
         raise _nothing_to_rebuild_from(layout)
-    lock = None if dry_run else fs.lock(layout.lock)
-    try:
-        assembly, found = _read(fs, layout, progress, looks or partial(_looks, fs))
-        manifest = _old_manifest(fs, layout)
-        identity = (manifest.identity if manifest else None) or load_identity(fs, layout)
+    layout = Layout(fs.absolute(layout.root))
+    with _held(fs, layout, writable=not dry_run) as held:
+        _check_versions(held, layout)
+        assembly, found = _read(held, layout, progress, looks or partial(_looks, held))
+        manifest = _old_manifest(held, layout)
+        identity = (manifest.identity if manifest else None) or load_identity(held, layout)
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
             start = assembly.end_sequence
             new = reborn(identity, start, random_bytes) if identity else born(Claim(), start, random_bytes)
-            _write(fs, layout, assembly, manifest, new)
+            _write(held, layout, assembly, manifest, new)
         is_needed = not _is_listed(assembly, manifest, layout)
         return _report(assembly, found, identity, is_needed=is_needed, written=write)
-    finally:
-        if lock:
-            lock.close()
 
 
 def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None = None) -> LogIdentity | None:
@@ -134,23 +134,39 @@ def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None 
     Raises:
         NotFoundError: there is no log.
         Locked: a writer has the log open.
+        DirectoryReplaced: the log's directory was moved or replaced meanwhile.
         ManifestCorrupted: the manifest is not sound; `rebuild` begins a new life too.
         UnsupportedVersion: a later program wrote it.
     """
-    store = ManifestStore(fs, layout)
-    check_is_log(fs, layout, store)
-    lock = fs.lock(layout.lock)
-    try:
+    layout = Layout(fs.absolute(layout.root))
+    check_is_log(fs, layout, ManifestStore(fs, layout))
+    with _held(fs, layout, writable=True) as held:
+        store = ManifestStore(held, layout)
         manifest = store.load()
         if manifest.identity is None:
             return None
-        load_identity(fs, layout)  # One of a later version is not replaced.
-        identity = reborn(manifest.identity, View(fs, layout, store.load).end().sequence, random_bytes)
-        store_identity(fs, layout, identity)
+        load_identity(held, layout)  # One of a later version is not replaced.
+        identity = reborn(manifest.identity, View(held, layout, store.load).end().sequence, random_bytes)
+        store_identity(held, layout, identity)
         store.store(manifest._replace(generation=manifest.generation + 1, identity=identity))
         return identity
-    finally:
-        lock.close()
+
+
+@contextmanager
+def _held(fs: FileSystem, layout: Layout, *, writable: bool) -> Iterator[FileSystem]:
+    """Hold a log's directory open, and locked if it is to be written; look at the end whether it is still there.
+
+    Raises:
+        Locked: a writer has the log open.
+        DirectoryReplaced: its directory was moved or replaced meanwhile.
+    """
+    with ExitStack() as end:
+        fs = fs.rooted(layout.root)
+        end.callback(fs.close)
+        if writable:
+            end.callback(fs.lock_root(layout.lock).close)
+        yield fs
+        fs.check_root()
 
 
 def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:
@@ -224,8 +240,20 @@ def _durable_end(fs: FileSystem, layout: Layout) -> int:
 def _old_manifest(fs: FileSystem, layout: Layout) -> Manifest | None:
     try:
         return ManifestStore(fs, layout).load()
-    except (CorruptError, UnsupportedVersion):
+    except CorruptError:
         return None
+
+
+def _check_versions(fs: FileSystem, layout: Layout) -> None:
+    """Raise if a later program wrote one of the files beside the segments, whether or not it is read here.
+
+    Raises:
+        UnsupportedVersion: it did.
+    """
+    ManifestStore(fs, layout).check_versions()
+    load_identity(fs, layout)
+    load_pointer(fs, layout)
+    load_checkpoint(fs, layout)
 
 
 def assemble(summaries: Iterable[SegmentSummary], layout: Layout) -> Assembly:

@@ -21,7 +21,7 @@ from latewood.fs import File, FileSystem
 from latewood.kernel import EMPTY, SEALED, find_record, nonzero_end, verify
 from latewood.limits import MiB
 from latewood.log.checkpoint import load_checkpoint
-from latewood.log.layout import Layout, segment_path
+from latewood.log.layout import Layout
 from latewood.segment import Tail, empty_tail, file_bytes, read_footer, read_header, read_seal_at
 
 _logger = logging.getLogger(__name__)
@@ -95,25 +95,6 @@ def read_last_footer(fs: FileSystem, layout: Layout, manifest: Manifest) -> Segm
     if (footer.base_record_count, last) != (entry.start_sequence, entry.end_sequence):
         raise ManifestCorrupted("footer and manifest do not agree", path, footer.index_offset)
     return footer
-
-
-def check_no_unknown_successor(fs: FileSystem, layout: Layout, footer: SegmentFooter) -> None:
-    """Refuse if the segment after a sealed one holds a record that the manifest does not know.
-
-    The successor's path follows from the footer, because a segment is created at its predecessor's `sealed_at`.
-
-    Raises:
-        ManifestCorrupted: it does: the manifest is older than the segments.
-    """
-    path = layout.absolute(segment_path(footer.segment_index + 1, footer.sealed_at))
-    if not fs.exists(path):
-        return
-    file = fs.open(path)
-    try:
-        if file.size() > HEADER_SIZE and file.pread(8, HEADER_SIZE)[4:] not in (b"", b"\0\0\0\0"):
-            raise ManifestCorrupted("this segment has records, and the manifest does not know it", path, HEADER_SIZE)
-    finally:
-        file.close()
 
 
 def _check_header(header: SegmentHeader, manifest: Manifest, file: File) -> None:

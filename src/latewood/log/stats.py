@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from latewood import kernel
 from latewood.errors import NotFoundError
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
+from latewood.types import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,23 @@ class LogStats:
     def size_bytes(self) -> int:
         """Bytes of all segments, as far as they are written."""
         return self.sealed_bytes + self.active_bytes
+
+
+def stats_of(path: Path, manifest: Manifest, end: Position, durable_sequence: int) -> LogStats:
+    """Return the figures of the log at `path` that ends at `end`."""
+    entries = [manifest.entries[index] for index in range(len(manifest.entries))]
+    return LogStats(
+        path=path,
+        first_sequence=manifest.first_sequence,
+        next_sequence=end.sequence,
+        durable_sequence=durable_sequence,
+        segment_count=len(entries) + 1,
+        sealed_bytes=sum(entry.size for entry in entries),
+        active_segment_id=end.segment_id,
+        active_bytes=end.offset,
+        manifest_generation=manifest.generation,
+        kernel=kernel.NAME,
+    )
 
 
 def allocated_bytes(fs: FileSystem, layout: Layout, manifest: Manifest) -> int:

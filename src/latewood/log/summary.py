@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import CorruptError, UnsupportedVersion
+from latewood.errors import CorruptError
 from latewood.format import seal
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File, FileSystem
@@ -31,6 +31,7 @@ def summarize(fs: FileSystem, path: Path, *, deep: bool = False) -> SegmentSumma
 
     Raises:
         NotFoundError: there is no such file.
+        UnsupportedVersion: a later program wrote it.
     """
     file = fs.open(path)
     try:
@@ -50,8 +51,6 @@ def _summarize(file: File, *, deep: bool) -> SegmentSummary:
         count, end, problem = _count_records(file, header, footer)
     except CorruptError as error:
         return SegmentSummary(file.path, size, header, footer, 0, error.reason, error.offset)
-    except UnsupportedVersion as error:
-        return SegmentSummary(file.path, size, header, footer, 0, str(error), 0)
     offset = problem.offset if problem else 0
     return SegmentSummary(file.path, size, header, footer, count, problem.reason if problem else None, offset, end)
 

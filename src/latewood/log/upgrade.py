@@ -6,7 +6,7 @@ Order of writes: docs/crash-safety.md, "upgrade".
 
 import logging
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.identity import Owner
 from latewood.format.manifest import Manifest
@@ -76,7 +76,7 @@ def _cohort(site: Site, entry: SegmentEntry) -> int:
         return 0
     try:
         return read_header(file).ext_id
-    except (CorruptError, UnsupportedVersion) as error:
+    except CorruptError as error:
         _logger.warning("%s", error)
         return 0
     finally:

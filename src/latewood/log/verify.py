@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.entries import SegmentEntry
 from latewood.format.identity import LogIdentity
 from latewood.format.manifest import Manifest
@@ -19,10 +19,8 @@ from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
+from latewood.log.successor import has_record, unknown_successor
 from latewood.log.summary import SegmentSummary, summarize
-
-UPGRADE: Final = "upgrade Latewood"
-"""The remedy for what is sound, and newer than this program."""
 
 Progress = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -75,6 +73,7 @@ def verify_log(
 
     Raises:
         NotFoundError: there is no log.
+        UnsupportedVersion: a later program wrote one of its files: it may be sound, and this program cannot tell.
     """
     store = ManifestStore(fs, layout)
     try:
@@ -83,8 +82,6 @@ def verify_log(
     except CorruptError as error:
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
-    except UnsupportedVersion as error:
-        return Verification([Finding("damage", error.path, 0, str(error), UPGRADE)], 0, 0, 0)
     check = _Check(fs, layout, manifest, deep=deep)
     for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)
@@ -178,11 +175,7 @@ class _Check:
         if identity is None:
             return
         remedy = "opening the log to append writes it again"
-        try:
-            found = load_identity(self._fs, self._layout)
-        except UnsupportedVersion as error:
-            self.findings.append(Finding("damage", path, 0, str(error), UPGRADE))
-            return
+        found = load_identity(self._fs, self._layout)
         if found is None:
             self._warn(path, 0, "missing or damaged: a rebuild would have to give the log another identity", remedy)
         elif found != identity:
@@ -203,13 +196,23 @@ class _Check:
 
     def orphans(self) -> None:
         """Report segments that the manifest does not know."""
-        entries = self._manifest.entries
-        known = {entries[index].path for index in range(len(entries))} | {self._manifest.active.path}
-        for path in self._fs.walk(self._layout.segments):
-            if segment_id_of(path) is not None and self._layout.relative(path) not in known:
-                self._warn(
-                    path, 0, "the manifest does not know this segment", "`latewood cleanup` removes retired ones"
-                )
+        active_id, unknown = self._manifest.active.segment_id, self._unknown(self._manifest)
+        newer = [path for path in unknown if (segment_id_of(path) or 0) >= active_id]
+        if newer:  # Perhaps a writer has rolled since.
+            later = self._unknown(ManifestStore(self._fs, self._layout).load_while_written())
+            newer = [path for path in newer if path in later and has_record(self._fs, path)]
+        for path in unknown:
+            if path in newer:
+                error = unknown_successor(self._layout, path)
+                self.findings.append(Finding("damage", path, error.offset, error.reason, error.mend))
+            elif (segment_id_of(path) or 0) < active_id:
+                remedy = "`latewood cleanup` removes retired ones"
+                self._warn(path, 0, "the manifest does not know this segment", remedy)
+
+    def _unknown(self, manifest: Manifest) -> list[Path]:
+        known = {manifest.entries[index].path for index in range(len(manifest.entries))} | {manifest.active.path}
+        found = (path for path in self._fs.walk(self._layout.segments) if segment_id_of(path) is not None)
+        return [path for path in found if self._layout.relative(path) not in known]
 
     def _gap_before(self, start: int, path: Path) -> None:
         """Report records that the manifest itself says are gone, or twice there.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from latewood.clock import SystemClock
 from latewood.closing import Closing
-from latewood.errors import ClosedError, LatewoodError, NotFoundError, Poisoned, UnavailableError
+from latewood.errors import ClosedError, DirectoryReplaced, LatewoodError, NotFoundError, Poisoned, UnavailableError
 from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
@@ -57,7 +57,7 @@ class Writer:
         self._fs, self._layout, self._clock = site
         self._options, self._store, self._wake = options, store, wake
         self._lock = Exclusion()
-        self.durability = Durability(CheckpointFile(self._fs, self._layout))
+        self.durability = Durability(CheckpointFile(self._fs, self._layout), self._fs.check_root)
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()
@@ -240,6 +240,7 @@ class Writer:
                 else:
                     with self._poisoned_by_failure():
                         self.segment.write_ext_id(ext_id)
+                    self.durability.check_directory()
             finally:
                 self.durability.end_batch()
 
@@ -257,6 +258,7 @@ class Writer:
 
     def remove_files(self, paths: list[Path]) -> None:
         """Remove files that the manifest no longer knows, durably."""
+        self.durability.check_directory()
         for path in paths:
             with suppress(NotFoundError):
                 self._fs.remove(path)
@@ -315,6 +317,7 @@ class Writer:
 
     def _prepare(self, *, fill: bool = False) -> None:
         """Have a file of zeros ready for the next segment."""
+        self.durability.check_directory()
         with self._prepare_lock:
             self._prepared = self._prepared or self._new_file(fill=fill)
 
@@ -337,9 +340,11 @@ class Writer:
 
     def _store_manifest(self, manifest: Manifest) -> None:
         manifest = manifest._replace(generation=self.manifest.generation + 1)
+        self.durability.check_directory()
         slot = self._store.write(manifest)
         with self._poisoned_by_failure():
             self._store.publish(slot)
+        self.durability.check_directory()
         self.manifest = manifest
 
     @contextmanager
@@ -371,7 +376,7 @@ class Writer:
         told = self.durability.failure_was_told
         try:
             return self.housekeep()
-        except Poisoned as error:
+        except (Poisoned, DirectoryReplaced) as error:
             if not told:
                 _logger.error("in the background: %s", error)  # noqa: TRY400 - its text says all
                 self.durability.failure_was_told = False

@@ -61,7 +61,11 @@ def store_cursor(
     """Make `position` the stored one, durably; `known` is what the file holds now.  Return what it holds then.
 
     `mark` is that of the log that the position is of; None: it has none.
+
+    Raises:
+        DirectoryReplaced: the directory of the log, or of the store, is not the one that was opened any more.
     """
+    fs.check_root()
     generation = known.generation + 1 if known else 1
     cursor = Cursor(generation, position.segment_id, position.offset, position.sequence, now_ns, mark)
     if known is None or known.sequence is None:  # No file yet, or one of an older program.
@@ -70,12 +74,14 @@ def store_cursor(
         slot = encode(cursor)
         blank[at : at + len(slot)] = slot
         replace_file(fs, path, bytes(blank))
+        fs.check_root()
         return cursor
     file = fs.open(path, write=True)
     try:
         _write_slot(file, SLOT_OFFSETS[slot_of(generation)], encode(cursor))
     finally:
         file.close()
+    fs.check_root()  # Before anybody is told that it is stored.
     return cursor
 
 

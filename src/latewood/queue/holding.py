@@ -19,15 +19,17 @@ _PAUSE_S: Final = 0.005
 
 
 @contextmanager
-def retention_held(fs: FileSystem, root: Path) -> Iterator[None]:
+def retention_held(fs: FileSystem, root: Path) -> Iterator[Lock]:
     """Keep retention, and readers that move back, out while the block runs.
+
+    Whoever is about to act checks the lock: its file may have been removed, and then somebody else may be at it too.
 
     Raises:
         Locked: somebody has held it for five seconds.
     """
     lock = _locked(fs, root / "retention.lock")
     try:
-        yield
+        yield lock
     finally:
         lock.close()
 

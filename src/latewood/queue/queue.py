@@ -99,6 +99,7 @@ class Queue(Log):
         try:
             self._fs.remove(path)
             self._fs.sync_directory(path.parent)
+            self.check_directory()
         finally:
             lock.close()
 
@@ -116,13 +117,14 @@ class Queue(Log):
             return self.retention_plan().retire
         if self._mode == "r":
             raise ReadOnlyError("the log was opened with mode='r'; open it without to clean up")
-        with retention_held(self._fs, self.path):
+        with retention_held(self._fs, self.path) as lock:
             if not self._swept:
                 self._writer.remove_files(self._orphans())
                 self._swept = True
             retire = self.retention_plan().retire
             if retire:
                 sync_cursors(self._fs, self._layout.readers)
+                lock.check()
                 self._swept = False  # Until every file is gone: what fails half-way is swept next time.
                 self._writer.retire(retire[-1])
                 self._swept = True

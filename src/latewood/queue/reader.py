@@ -179,10 +179,11 @@ class Reader:
         if known is not None and known <= position.sequence:
             self._store(position)
             return
-        with retention_held(self._log.file_system, self._log.path):
+        with retention_held(self._log.file_system, self._log.path) as held:
             first = self._log.first_sequence
             if position.sequence < first:
                 raise DataLost(position.sequence, first)
+            held.check()
             self._store(position)
 
     def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
@@ -222,6 +223,8 @@ class Reader:
         self._closed(self)
 
     def _store(self, position: Position) -> None:
+        if self._lock is not None:
+            self._lock.check()  # Without its file another reader of this name may be open.
         now_ns = self._log.clock.now_ns()
         self._cursor = store_cursor(self._log.file_system, self._path, self._cursor, position, now_ns, self._mark)
 

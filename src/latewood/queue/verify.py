@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
+from latewood.errors import CorruptError, NotFoundError
 from latewood.format.cursor import FILE_BYTES_MAX, SIZE, SIZE_1, SLOT_OFFSETS, Cursor, decode_file
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
-from latewood.log.verify import UPGRADE, Finding, Looks, Progress, Verification, verify_log
+from latewood.log.verify import Finding, Looks, Progress, Verification, verify_log
 from latewood.log.view import View
 from latewood.queue.ahead import problem_of
 from latewood.queue.cursor import cursor_names, cursor_path
@@ -26,6 +26,7 @@ def verify_queue(
 
     Raises:
         NotFoundError: there is no log.
+        UnsupportedVersion: a later program wrote one of its files, or the position of a reader.
     """
     verification = verify_log(fs, layout, deep=deep, progress=progress, looks=looks)
     findings = list(verification.findings)
@@ -41,8 +42,6 @@ def verify_queue(
         except CorruptError as error:
             remedy = f"`latewood readers seek` moves reader {name!r}, and `latewood readers rm` removes it"
             findings.append(Finding("damage", path, error.offset, error.reason, remedy))
-        except UnsupportedVersion as error:
-            findings.append(Finding("damage", path, 0, str(error), UPGRADE))
     if verification.is_sound:
         findings += _astray(fs, layout, cursors)
     return verification._replace(findings=findings)

@@ -144,6 +144,14 @@ class Agreement:
         if partition.next_index - 1 > end:
             self._check_behind(partition, end, state)
 
+    def proven_index(self, partitions: Iterable[PartitionLogStore]) -> int:
+        """Return the last entry that partitions, which were checked, prove to be committed; 0 if there is none.
+
+        What partitions hold for a snapshot proves nothing of the entries in the parent log.
+        """
+        proving = [one for one in partitions if (one.partition_id, one.born) not in self._ahead]
+        return max([last.global_index for one in proving if (last := one.last())], default=0)
+
     def check_equal(self, store: SegmentedLogStore, low: int, partitions: Iterable[PartitionLogStore]) -> None:
         """Compare entries as `unequal`.
 

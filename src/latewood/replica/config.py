@@ -162,7 +162,7 @@ def load_config(path: Path, changes: Mapping[str, Any] | None = None) -> NodeCon
     try:
         whole = _merged(table, changes or {})
         check_keys(whole, _File)
-        found = _checked(msgspec.convert(whole, _File), path.parent)
+        found = _checked(msgspec.convert(whole, _File), path.absolute().parent)
         _check_addresses(found, moved="listen" in (changes or {}))
     except (msgspec.ValidationError, UsageError) as error:
         raise UsageError(f"{path}: {error}") from error

@@ -28,7 +28,7 @@ from latewood.replica.grouping import GroupReplies
 from latewood.replica.guard import GuardedStore
 from latewood.replica.hanging import HangWatch
 from latewood.replica.pending import Answering, Proposed
-from latewood.replica.raft_rs import RaftOptions, RaftRsEngine
+from latewood.replica.raft_rs import RaftOptions, RaftRsEngine, forgotten, missing
 from latewood.replica.read_points import ReadPoints
 from latewood.replica.recovery import RecoveredNode, close_node, following_indices
 from latewood.replica.replies import NotLeader, Refused
@@ -126,6 +126,8 @@ class Core:
         self.raft.tick()
         self._hangs.tick()
         self._look_at_role()
+        if self.is_leading and (lost := missing(self.engine.status(), self.store.path)):
+            self.fail(lost)
 
     def append(self, request: WriteRequest, answering: Answering, *, ours: bool = False) -> None:
         """Append records to a partition, which may be one of `ours`; `answering` hears of the end, now or later."""
@@ -295,7 +297,7 @@ class Core:
 
     def on_failure(self, error: BaseException) -> None:
         """Take note that the engine has stopped."""
-        self._around.on_failure(error)
+        self._around.on_failure(forgotten(error, self.store.path) or error)
 
     # -- inside -------------------------------------------------------------------------------------------
 

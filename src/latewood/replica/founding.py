@@ -101,7 +101,7 @@ def hold_node(config: NodeConfig, fs: FileSystem) -> Lock:
         Locked: another process runs it.
     """
     try:
-        return fs.lock(NodeLayout(config.data).lock)
+        return fs.lock_root(NodeLayout(config.data).lock)
     except Locked as error:
         error.add_note(f"node {config.node_id} of cluster {config.cluster_id!r} runs already")
         raise

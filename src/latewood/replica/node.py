@@ -11,8 +11,18 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from latewood.clock import Clock, SystemClock
-from latewood.errors import CorruptError, DiskFull, LatewoodError, Locked, UnavailableError, UnsupportedVersion
+from latewood.errors import (
+    CorruptError,
+    DirectoryReplaced,
+    DiskFull,
+    LatewoodError,
+    Locked,
+    UnavailableError,
+    UnsupportedVersion,
+)
 from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.limits import MiB
 from latewood.log import LogOptions
@@ -48,6 +58,9 @@ _CHECK_TICKS: Final = 100
 _REOPEN_FIRST_S: Final = 0.1
 _REOPEN_MAX_S: Final = 5.0
 
+_FATAL: Final = (CorruptError, UnsupportedVersion, DirectoryReplaced)
+"""What another attempt would meet again.  In another directory the node would not know what it has promised."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -62,7 +75,8 @@ class Node:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.config, self.fs, self._clock = config, fs or PosixFS(), clock or SystemClock()
+        self.fs, self._clock = fs or PosixFS(), clock or SystemClock()
+        config = self.config = msgspec.structs.replace(config, data=self.fs.absolute(config.data))
         self.layout = NodeLayout(config.data)
         self.core: Core | None = None
         self.keeper: Keeper | None = None
@@ -95,6 +109,8 @@ class Node:
             OSError: the address cannot be had.
         """
         check_owner(self.config, self.fs)
+        self.fs = self.fs.rooted(self.layout.root)  # Opened again after troubles, the storage is in the same directory.
+        self._offers = Offers(self.transport, self.fs, self._clock, self.layout, self._reopen)
         self._lock = hold_node(self.config, self.fs)  # First: who runs already has the port too, and that says less.
         port = await self.transport.listen(*split_address(self.config.listen))
         self._set_peers()
@@ -119,11 +135,14 @@ class Node:
                 await task
         self._offers.close()
         self._standing.close()
-        await self._close_core()
-        self.service.close()
-        await self.transport.close()
-        if self._lock is not None:
-            self._lock.close()
+        try:
+            await self._close_core()
+        finally:  # Storage that can store nothing any more keeps neither the port nor the lock.
+            self.service.close()
+            await self.transport.close()
+            if self._lock is not None:
+                self._lock.close()
+            self.fs.close()
 
     async def hand_over(self, timeout_s: float) -> None:
         """If we lead, have the node that has come furthest lead instead; give up after a while."""
@@ -226,7 +245,7 @@ class Node:
 
     def on_failure(self, error: BaseException) -> None:
         """Open the storage again, or end, depending on what happened."""
-        if isinstance(error, (CorruptError, UnsupportedVersion)) or not isinstance(error, LatewoodError):
+        if isinstance(error, _FATAL) or not isinstance(error, LatewoodError):
             _logger.error("the node stops: %s", error)
             if not self.stopped.done():
                 self.stopped.set_result(error)

@@ -3,11 +3,14 @@
 Turns the core's plain tuples into our values.  Decides nothing.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from latewood.errors import Diverged
 from latewood.limits import MiB
 from latewood.replica.engine import (
     ConfState,
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 
 _entry: Final = partial(tuple.__new__, Entry)  # half the price of Entry._make, and there are many
 _message: Final = partial(tuple.__new__, Message)
+
+
+_FORGOT: Final = re.compile(r"to_commit (\d+) is out of range \[last_index (\d+)\]")
+"""What raft-rs says when it panics because the leader knows more of this node than there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +187,38 @@ class RaftRsEngine:
         (counts, place, memory), progress = self._core.status()
         last, first, role, leader, conf = place
         return Status(*counts, last, first, role, leader, _conf(conf), *memory, [Progress(*one) for one in progress])
+
+
+def forgotten(error: BaseException, path: Path) -> Diverged | None:
+    """Return the error that says that this node forgot what it had acknowledged, if that is what broke the engine.
+
+    No crash does that.  `path` is the parent log's.
+    """
+    found = _FORGOT.search(str(error))
+    if found is None:
+        return None
+    told, last = map(int, found.groups())
+    reason = (
+        f"the leader knows of this node that it has entry {told}, and its parent log ends with entry {last}: an older "
+        f"copy of its files was put back, or its disk has lost what it had synced"
+    )
+    return Diverged(reason, path, last)
+
+
+def missing(status: Status, path: Path) -> Diverged | None:
+    """Return the error that says that a leader lacks entries that are committed, if another node has such.
+
+    Then the nodes that elected it have forgotten what they had acknowledged.  `path` is the parent log's.
+    """
+    ahead = max(status.progress, key=lambda one: one.match, default=None)
+    if ahead is None or ahead.match <= status.last:
+        return None
+    reason = (
+        f"node {ahead.node} has entries up to {ahead.match} that are committed, and the parent log of this leader ends "
+        f"with entry {status.last}: an older copy of a node's files was put back, and what was acknowledged since is "
+        f"lost but for node {ahead.node}: keep the files of that"
+    )
+    return Diverged(reason, path, status.last)
 
 
 def _conf(value: "_ConfValue") -> ConfState:

@@ -7,7 +7,8 @@
    teardown is committed behind it is not brought back for that: nobody has its records any more.
 4. Committed entries behind the parent's base are taken to their partitions again: what is there is verified, what is
    missing is appended.  A partition may have more: entries of which the parent log forgot that they are committed,
-   which are verified too, and those up to a snapshot whose installation was cut short.
+   which are verified before, and from then on count as committed, and those up to a snapshot whose installation was cut
+   short.
 5. Machines go on behind their snapshots, from the partitions' logs.
 
 The same parent log gives the same partitions, however often and wherever it is interrupted.
@@ -140,6 +141,7 @@ def recover_node(
             ]
             agreement = Agreement.of(store, readers)
             _open_roster(site, roster, agreement)
+            _remember_commit(store, roster, agreement)
             parts = Parts(
                 roster,
                 applier or Applier(clock),
@@ -154,7 +156,6 @@ def recover_node(
         machine = SegmentedStateMachine(parts)
         machine.answers = _answers(site)
         _replay(store, machine, ended)
-        agreement.check_equal(store, store.commit_index + 1, roster)
     except BaseException:
         roster.close()
         store.close()
@@ -218,6 +219,17 @@ def _open_roster(site: NodeSite, roster: Roster, agreement: Agreement) -> None:
     roster.open(agreement.is_known)
     for partition in roster:
         agreement.check(partition)
+
+
+def _remember_commit(store: SegmentedLogStore, roster: Roster, agreement: Agreement) -> None:
+    """Know again that entries are committed that partitions hold, which a stop may have the parent log forget.
+
+    Otherwise a leader that lacks them, elected by a node that has lost what it acknowledged, could overwrite them.
+    """
+    agreement.check_equal(store, store.commit_index + 1, roster)
+    proven = agreement.proven_index(roster)
+    if proven > store.commit_index:
+        store.keep_commit(proven)
 
 
 def _begin_partitions(

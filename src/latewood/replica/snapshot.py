@@ -23,6 +23,7 @@ from latewood.errors import (
     ClosedError,
     ConflictError,
     CorruptError,
+    DirectoryReplaced,
     LatewoodError,
     Poisoned,
     UnavailableError,
@@ -367,7 +368,7 @@ def _flush(partition: PartitionLogStore) -> None:
     """Make a partition durable, unless it was torn down: then its end is committed, and that is durable."""
     try:
         partition.flush()
-    except Poisoned:  # It is a ClosedError, and says that a sync failed.
+    except (Poisoned, DirectoryReplaced):  # They are ClosedErrors, and say that the partition is not safe.
         raise
     except ClosedError:
         return

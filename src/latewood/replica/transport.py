@@ -65,6 +65,8 @@ class Transport:
         self._server: asyncio.Server | None = None
         self._links: dict[int, Link] = {}
         self._open: set[Connection] = set()
+        self._nodes: dict[Connection, str] = {}
+        """Of the open ones, those of nodes, with where the node says that it is."""
 
     @property
     def connection_count(self) -> int:
@@ -159,7 +161,20 @@ class Transport:
         cluster_id, own_id, _ = self.identity
         connection.send(Welcome(VERSION, cluster_id, own_id, *self._handler.leader()))
         if node_id and message.address:
+            self._warn_of_twin(node_id, message.address)
+            self._nodes[connection] = message.address
             self._handler.on_address(node_id, message.address)
+
+    def _warn_of_twin(self, node_id: int, address: str) -> None:
+        """Warn if a node comes from one address while its connection from another is open."""
+        twins = [other for one, other in self._nodes.items() if one.node_id == node_id and other != address]
+        if twins:
+            _logger.warning(
+                "node %d is connected from %s and from %s: if two copies of it run, stop the older one",
+                node_id,
+                twins[0],
+                address,
+            )
 
     def _objection(self, connection: Connection, message: Message) -> str:
         """Return why somebody may not talk to us; nothing if they may."""
@@ -190,3 +205,4 @@ class Transport:
     def _closed(self, connection: Connection, reason: str) -> None:
         del reason
         self._open.discard(connection)
+        self._nodes.pop(connection, None)

@@ -18,6 +18,30 @@ from latewood.runtime.options import DatabaseOptions
 from latewood.settings.settings import Settings, make_settings, read_settings_file
 
 
+def layout_of(fs: FileSystem, root: str | Path) -> StoreLayout:
+    """Return where the files of a store are, wherever the current directory will be.
+
+    Raises:
+        UsageError: no directory is named.
+    """
+    if not str(root):
+        raise UsageError("a store needs a directory")
+    return StoreLayout(fs.absolute(Path(root)))
+
+
+def hold_directory(fs: FileSystem, layout: StoreLayout, *, writable: bool) -> FileSystem:
+    """Return the disk with the store's directory held open, which is made if it is not there and should be.
+
+    Raises:
+        CatalogCorrupted: the catalog is lost.
+        UsageError: the directory holds something else.
+    """
+    check_catalog(fs, layout)
+    if writable:
+        make_directory(fs, layout)
+    return fs.rooted(layout.root) if fs.exists(layout.root) else fs
+
+
 def make_directory(fs: FileSystem, layout: StoreLayout) -> None:
     """Make the directories of a new store.  Beside a catalog nothing is made: whoever only looks leaves nothing behind.
 

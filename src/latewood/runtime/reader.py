@@ -115,7 +115,7 @@ class DatabaseReader:
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
             known = self._known[number]
-            mark = shard.log.mark if shard.behind() is None else known and known.mark  # The chunks have the positions.
+            mark = shard.mark() or (known and known.mark)  # Of a log that is behind, the chunks have the positions.
             if known is not None and (known.sequence, known.mark) == (sequence, mark):
                 continue
             shard.make_durable(sequence, self._streams.get(number))
@@ -222,9 +222,7 @@ class DatabaseReader:
 
     def _check_is_of(self, shard: Shard, known: "Cursor") -> None:
         """Raise if a stored position is of another log than the shard's."""
-        if shard.behind() is not None:  # Its chunks are read, and their end is told.
-            return
-        if reason := stranger_reason(shard.log.identity, known.mark, known.sequence or 0):
+        if reason := stranger_reason(shard.identity(), known.mark, known.sequence or 0):
             mend = (
                 f"if this is the right store, `latewood readers seek STORE/DATABASE {self.name} --earliest` or "
                 f"`database.reader({self.name!r}, start='earliest')` begins anew in it"

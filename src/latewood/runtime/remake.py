@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from latewood.catalog import Catalog
+from latewood.catalog import Catalog, check_file
 from latewood.catalog.opening import LOCK_SUFFIX
 from latewood.clock import SystemClock
 from latewood.errors import NotFoundError
@@ -63,17 +63,36 @@ def remake_catalog(
     Raises:
         NotFoundError: there is no store.
         Locked: another process has it open to write.
+        UnsupportedVersion: a later program wrote the catalog that is there, or a file of a database: nothing is wrong
+            with it, and nothing was changed.
         AccessDenied, UnavailableError: the archive refused, or did not answer.
     """
-    fs, layout = PosixFS(), check_is_store(root)
-    lock = None if dry_run else fs.lock(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
+    layout = check_is_store(root.absolute())
+    fs = PosixFS().rooted(layout.root)
+    lock = None
     try:
+        if not dry_run:
+            lock = fs.lock_root(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
+        _check_version(fs, layout)
         with _new_catalog(fs, layout, f"dry-{os.getpid()}" if dry_run else "new") as made:
             reports = _rebuilt(fs, layout, made, engine, progress)
-            return Remade(reports, None if dry_run else _put_in_place(fs, layout, made))
+            kept = None if dry_run else _put_in_place(fs, layout, made)
+            fs.check_root()
+            return Remade(reports, kept)
     finally:
         if lock is not None:
             lock.close()
+        fs.close()
+
+
+def _check_version(fs: PosixFS, layout: StoreLayout) -> None:
+    """Raise if there is a catalog that a later program wrote, damaged or not.
+
+    Raises:
+        UnsupportedVersion: it did.
+    """
+    if fs.exists(layout.catalog):
+        check_file(layout.catalog)
 
 
 @contextmanager

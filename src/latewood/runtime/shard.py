@@ -23,6 +23,7 @@ from latewood.errors import (
     UnavailableError,
     UsageError,
 )
+from latewood.format.identity import LogIdentity, Mark
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
 
@@ -88,6 +89,15 @@ class Shard:
     def end(self) -> int:
         """Return the sequence that the next record will get; of a shard whose log is behind, where its chunks end."""
         return self._inventory.covered(self.number) if self.behind() else self.log.next_sequence
+
+    def identity(self) -> LogIdentity | None:
+        """Return which log it is; None if an older program made that, or if it is behind its chunks, or gone."""
+        return None if self.behind() else self.log.identity
+
+    def mark(self) -> Mark | None:
+        """Return what a position in this shard carries."""
+        identity = self.identity()
+        return identity.mark if identity else None
 
     def make_durable(self, sequence: int, stream: "Stream | None") -> None:
         """Make every record below a sequence durable; `stream` stands there, if there is one."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from latewood.archive.keys import KeyRing
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
-from latewood.catalog.description import change_description, store_description
+from latewood.catalog.description import origin_of, store_description
 from latewood.catalog.tables import (
     Completed,
     Component,
@@ -41,7 +41,7 @@ from latewood.errors import (
     UsageError,
     WaitExpired,
 )
-from latewood.format.store_layout import DatabaseLayout, StoreLayout
+from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, PosixFS
 from latewood.jobs import JobManager, JobOptions, WorkerPool
 from latewood.jobs.handlers import Handlers, upkeep_handlers
@@ -53,7 +53,7 @@ from latewood.runtime.continuation import Continuation, continuations, continue_
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
 from latewood.runtime.inventory import Inventory, Latest
-from latewood.runtime.opening import check_catalog, load_settings, make_directory, open_archive, open_keys
+from latewood.runtime.opening import hold_directory, layout_of, load_settings, open_archive, open_keys
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
@@ -121,17 +121,15 @@ class Store:
             CatalogCorrupted: the catalog is damaged: `latewood rebuild --catalog`.
             UsageError: the directory holds something else, or a setting is not understood.
         """
-        fs, clock, layout = fs or PosixFS(), clock or SystemClock(), StoreLayout(Path(root))
-        if not str(root):
-            raise UsageError("a store needs a directory")
+        fs, clock = fs or PosixFS(), clock or SystemClock()
+        layout = layout_of(fs, root)
         settings = load_settings(layout.root, fs)
         tier = open_archive(settings, layout.root, fs) if tier is None else tier
         keys = open_keys(settings, layout.root, fs) if keys is None else keys
         catalog_options, job_options = catalog_options or settings.catalog, job_options or settings.jobs
-        check_catalog(fs, layout)
-        if mode == "w":
-            make_directory(fs, layout)
         with ExitStack() as undo:
+            fs = hold_directory(fs, layout, writable=mode == "w")
+            undo.callback(fs.close)
             catalog = undo.enter_context(Catalog.open(layout.catalog, catalog_options, mode=mode, clock=clock, fs=fs))
             site = StoreSite(fs, clock, catalog, layout, tier, keys)
             store = cls(site, mode, job_options, settings)
@@ -373,6 +371,7 @@ class Store:
             for database in databases:
                 closing(database.close)
             closing(self.catalog.close)
+            closing(self._site.fs.close)
         self._pool = None
 
     def __enter__(self) -> Self:
@@ -470,10 +469,12 @@ class Store:
                 message = f"there is no database {name!r}"
                 raise NotFoundError(message)
             db_id, record = found[0], change(found[1])
+            path = self.layout.located(record.options.wal_dir).description
+            origin = origin_of(self._site.fs, path)
             txn = self.catalog.begin_write()
             txn.put_db(db_id, record)
             txn.commit()
-            change_description(self._site.fs, self.layout.located(record.options.wal_dir).description, db_id, record)
+            store_description(self._site.fs, path, db_id, record, origin)
             return db_id
 
     def _find(self, name: str) -> tuple[DbId, DbRecord] | None:

@@ -11,11 +11,12 @@ from latewood.archive.crypt import HEADER_SIZE, decode_header
 from latewood.archive.names import ChunkName
 from latewood.archive.source import Digest, FileSource, Source, digest_of
 from latewood.archive.tier import TierSource
-from latewood.errors import CorruptError, KeyNotFound, UnsupportedVersion
+from latewood.errors import CorruptError, KeyNotFound
 from latewood.tasks.engine import Tools
 
-_UNREADABLE: Final = (CorruptError, KeyNotFound, UnsupportedVersion)
-"""What is wrong with a chunk itself.  An archive that does not answer says nothing about it, and ends the task."""
+_UNREADABLE: Final = (CorruptError, KeyNotFound)
+"""What is wrong with a chunk itself.  An archive that does not answer says nothing about it, and ends the task, and so
+does a chunk of a later program, which may be sound."""
 
 
 class ChunkFind(NamedTuple):
@@ -56,6 +57,7 @@ def read_chunks(task: tuple[ChunkFind, ...], tools: Tools) -> Iterator[ChunkFoun
 
     Raises:
         AccessDenied, UnavailableError: the archive refused, or did not answer.
+        UnsupportedVersion: a later program wrote one of them.
     """
     for find in task:
         yield _found(find, tools)

@@ -8,6 +8,7 @@ from typing import Final
 OPERATIONS: Final = frozenset(
     {
         "allocate",
+        "link",
         "list",
         "lock",
         "make_directory",

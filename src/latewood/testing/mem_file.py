@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from latewood.errors import StorageError
 from latewood.kernel import crc32c
-from latewood.testing.node import Inode
+from latewood.testing.node import Inode, Node
 
 if TYPE_CHECKING:
     from latewood.fs import File
@@ -131,15 +131,20 @@ class MemFile:
 
 
 class MemLock:
-    """One held lock file."""
+    """One or more nodes that are locked: a lock file, and perhaps the directory around it."""
 
-    def __init__(self, held: set[Path], path: Path) -> None:
-        self._held, self._path = held, path
+    def __init__(self, fs: "MemFS", path: Path, nodes: tuple[Node, ...], held: set[Node]) -> None:
+        self.path = path
+        self._fs, self._nodes, self._held = fs, nodes, held
         self._closed = False
-        held.add(path)
+        held.update(nodes)
+
+    def check(self) -> None:
+        """Raise DirectoryReplaced if the lock file was removed or replaced."""
+        self._fs.check_named(self.path.parent, self.path, self._nodes[0])
 
     def close(self) -> None:
         """Give it up, once: a second close must not free the next holder's lock."""
         if not self._closed:
             self._closed = True
-            self._held.discard(self._path)
+            self._held.difference_update(self._nodes)

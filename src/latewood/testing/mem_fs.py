@@ -5,6 +5,9 @@ its open files and mappings, and every mapping of a file is the same memory.  Pa
 tree whose root is the current directory too: `q` and `/q` are the same.
 
 Not kept: space of a removed file is free at once, though it may still be open.
+
+A disk that is `rooted` finds what lies below its root from the directory that was opened, whatever its path means by
+now: see `mem_root`.
 """
 
 import os
@@ -14,9 +17,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from latewood.errors import DiskFull, Locked, NotFoundError, ReadOnlyError, StorageError
+from latewood.errors import (
+    ConflictError,
+    DirectoryReplaced,
+    DiskFull,
+    Locked,
+    NotFoundError,
+    ReadOnlyError,
+    StorageError,
+)
 from latewood.testing.faults import Faults
 from latewood.testing.mem_file import MemFile, MemLock
+from latewood.testing.mem_root import RootedMemFS
 from latewood.testing.node import Directory, Inode, Node
 
 
@@ -37,6 +49,7 @@ class Counts:
     directory_syncs: int = 0
     directories_made: int = 0
     renames: int = 0
+    links: int = 0
     removes: int = 0
     lists: int = 0
 
@@ -57,8 +70,9 @@ class MemFS:
         self.opened: list[Path] = []
         self.root = Directory()
         self._faults = Faults()
-        self._locks: set[Path] = set()
+        self._locks: set[Node] = set()
         self._mutex = threading.RLock()
+        self._pins = threading.local()
 
     def fail(self, op: str, path_suffix: str, error: Exception, after: int = 0) -> None:
         """Raise `error` from every `op` on a path that ends in `path_suffix`, once `after` have passed.
@@ -70,6 +84,26 @@ class MemFS:
     def heal(self) -> None:
         """Take back every `fail`."""
         self._faults.heal()
+
+    def absolute(self, path: Path) -> Path:
+        """Return the path: the current directory of this tree is always its root."""
+        return path
+
+    def rooted(self, path: Path) -> RootedMemFS:
+        """Return this disk with the directory `path` held open."""
+        directory = self.find_directory(path)
+        return RootedMemFS(self, path, directory, path, directory)
+
+    def check_root(self) -> None:
+        """There is no root."""
+
+    def lock_root(self, path: Path, *, whole: bool = True) -> MemLock:
+        """Take the lock file at `path`."""
+        del whole
+        return self.lock(path)
+
+    def close(self) -> None:
+        """There is no root."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> MemFile:
         """Open a file; `create` makes it if it is not there and implies `write`."""
@@ -135,6 +169,17 @@ class MemFS:
                 old: NameChange = (self._directory_at(source.parent), source.name, None)
                 self.change_names(old, (directory, target.name, node))
 
+    def rename_new(self, source: Path, target: Path) -> None:
+        """Give a file a second name that is free, then take the first one away."""
+        with self.changing("link", source, target):
+            self._check_writable(target)
+            node, directory = self._inode_at(source), self._directory_at(target.parent)
+            if self.exists(target):
+                raise ConflictError(f"{target} is there already, and is not replaced")
+            self.counts.links += 1
+            self.change_names((directory, target.name, node))
+        self.remove(source)
+
     def remove(self, path: Path) -> None:
         """Remove a file."""
         with self.changing("remove", path):
@@ -156,15 +201,17 @@ class MemFS:
         Raises:
             Locked: it is held, always by this process.
         """
+        return self.lock_with(path)
+
+    def lock_with(self, path: Path, *directories: Directory) -> MemLock:
+        """Take the lock file at `path`, and lock directories as well; nothing is made if one of them is locked."""
         with self._mutex:
-            made = self._find(path) is None
-            with self.changing("lock", path) if made else self.reading("lock", path):
-                if path in self._locks:
+            node = self._find(path)
+            with self.changing("lock", path) if node is None else self.reading("lock", path):
+                if not self._locks.isdisjoint((node, *directories)):
                     raise Locked(path, os.getpid())
                 self._check_writable(path)
-                if made:
-                    self._create(path)
-                return MemLock(self._locks, path)
+                return MemLock(self, path, (node or self._create(path), *directories), self._locks)
 
     def list(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; none if there is no directory."""
@@ -173,7 +220,37 @@ class MemFS:
             self.counts.lists += 1
             return sorted(directory.entries) if isinstance(directory, Directory) else []
 
-    # What follows is for MemFile, and for file systems built on this one to refine.
+    # What follows is for MemFile and RootedMemFS, and for file systems built on this one to refine.
+
+    @contextmanager
+    def pinned(self, path: Path, directory: Directory) -> Iterator[None]:
+        """Have this thread find whatever lies below `path` from a directory that it holds open."""
+        before = getattr(self._pins, "pin", None)
+        self._pins.pin = _parts(path), directory
+        try:
+            yield
+        finally:
+            self._pins.pin = before
+
+    def check_named(self, directory: Path, path: Path, node: Node) -> None:
+        """Do nothing if `path` leads to a node.
+
+        Raises:
+            DirectoryReplaced: it does not; the error names `directory`.
+        """
+        found = self._find(path)
+        if found is None:
+            raise DirectoryReplaced(directory, f"{path.name} is not there any more")
+        if found is not node:
+            raise DirectoryReplaced(directory, f"there is another {path.name} now")
+
+    def find_directory(self, path: Path) -> Directory:
+        """Return the directory at `path`.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        return self._directory_at(path)
 
     @contextmanager
     def reading(self, op: str, path: Path) -> Iterator[None]:
@@ -234,7 +311,11 @@ class MemFS:
 
     def _find(self, path: Path) -> Node | None:
         node: Node | None = self.root
-        for name in path.parts[1 if path.anchor else 0 :]:
+        names = _parts(path)
+        pin: tuple[tuple[str, ...], Directory] | None = getattr(self._pins, "pin", None)
+        if pin is not None and names[: len(pin[0])] == pin[0]:
+            node, names = pin[1], names[len(pin[0]) :]
+        for name in names:
             node = node.entries.get(name) if isinstance(node, Directory) else None
         return node
 
@@ -268,3 +349,7 @@ class MemFS:
         if isinstance(replaced, Directory) and isinstance(node, Directory) and not replaced.entries:
             return
         raise StorageError(f"{target}: is a directory, or what would replace it is")
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    return path.parts[1 if path.anchor else 0 :]

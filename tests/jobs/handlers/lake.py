@@ -48,15 +48,22 @@ NAME: Final = "clicks"
 SHARDS: Final = 2
 SMALL: Final = ChunkOptions(row_group_rows=8)
 HASH: Final = bytes(32)
-_FATAL: Final = ("open", "make_directory", "sync_directory", "rename", "remove", "remove_tree")
+_FATAL: Final = ("open", "make_directory", "sync_directory", "rename", "rename_new", "remove", "remove_tree")
 
 
 class MortalFS:
     """A disk that a dead process cannot change any more: what ran in `finally` would otherwise tidy up after it."""
 
-    def __init__(self, inner: FileSystem) -> None:
-        self._inner = inner
-        self.is_dead = False
+    def __init__(self, inner: FileSystem, whole: "MortalFS | None" = None) -> None:
+        self._inner, self._whole = inner, whole or self
+        self.died = False
+
+    @property
+    def is_dead(self) -> bool:
+        return self._whole.died
+
+    def rooted(self, path: Path) -> "MortalFS":
+        return MortalFS(self._inner.rooted(path), self._whole)
 
     def __getattr__(self, name: str) -> Any:
         if self.is_dead and name in _FATAL:
@@ -267,7 +274,7 @@ class Lake:
         try:
             self.drain()
         except Killed:
-            self.fs.is_dead = False
+            self.fs.died = False
             self.catalog = reborn(self.catalog, self.clock)
             self._begin()
             return False
@@ -357,7 +364,7 @@ class Lake:
         self.steps.append(name)
         self.on_step(name)
         if (self._cut_at is not None and len(self.steps) > self._cut_at) or name == self._cut_name:
-            self.fs.is_dead = True
+            self.fs.died = True
             raise Killed(name)
 
 

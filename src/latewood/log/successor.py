@@ -1,0 +1,97 @@
+"""Segments in the place of the active one or after it that the manifest does not know.
+
+No crash leaves one with a record: the manifest is durable before a segment's first record.  So where there is one, an
+older copy of the manifest was put beside newer segments.  Going on would use their ids again, and `cleanup` would take
+them for retired ones: the log refuses to open to write.  A segment without records is what a crash in a roll may leave.
+
+Looked at are all segments of the active one's day and of later days, and of earlier days, for clocks may go back, those
+of the active one's id and of the next: a few lists of names, and no file in a log that is as it should be.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from latewood.errors import ManifestCorrupted
+from latewood.format.manifest import Manifest
+from latewood.format.segment import HEADER_SIZE
+from latewood.fs import FileSystem
+from latewood.log.layout import Layout, segment_id_of, segment_name
+
+_DAYS_MAX: Final = 4096
+"""Directories of earlier days that are looked into, the latest first.  Each costs a look for two names."""
+_MARK_AT: Final = HEADER_SIZE + 4
+_MARK_BYTES: Final = 4
+
+
+def check_no_newer_segment(fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
+    """Refuse if a segment that the manifest does not know has a record, and an id from the active one's on.
+
+    Raises:
+        ManifestCorrupted: it has: the manifest is older than the segments.
+    """
+    for path in newer_segments(fs, layout, manifest):
+        if has_record(fs, path):
+            raise unknown_successor(layout, path)
+
+
+def newer_segments(fs: FileSystem, layout: Layout, manifest: Manifest) -> Iterator[Path]:
+    """Yield segments with ids from the active one's on, but not that one itself; not all, if there are many."""
+    active, active_id = layout.absolute(manifest.active.path), manifest.active.segment_id
+    earlier = 0
+    for day in _days(fs, layout.segments):
+        if day >= active.parent:
+            found = [day / name for name in fs.list(day)]
+        elif earlier < _DAYS_MAX:
+            earlier += 1
+            found = [day / segment_name(number) for number in (active_id, active_id + 1)]
+            found = [path for path in found if fs.exists(path)]
+        else:
+            return
+        yield from (path for path in found if path != active and (segment_id_of(path) or 0) >= active_id)
+
+
+def make_room(fs: FileSystem, layout: Layout, path: Path) -> None:
+    """Remove the segment without records that a roll has left in the way of the next one, if there is one.
+
+    Raises:
+        ManifestCorrupted: it has records.
+    """
+    if not fs.exists(path):
+        return
+    if has_record(fs, path):
+        raise unknown_successor(layout, path)
+    fs.remove(path)
+
+
+def has_record(fs: FileSystem, path: Path) -> bool:
+    """Say whether a segment has a record, or a seal: the first mark in it says so."""
+    file = fs.open(path)
+    try:
+        return bool(file.pread(_MARK_BYTES, _MARK_AT).strip(b"\0"))
+    finally:
+        file.close()
+
+
+def unknown_successor(layout: Layout, path: Path) -> ManifestCorrupted:
+    """Return the error for a segment with records that the manifest does not know."""
+    reason = "this segment has records, and the manifest does not know it: an older manifest was put beside it"
+    error = ManifestCorrupted(reason, path, HEADER_SIZE)
+    error.mend = (
+        f"`latewood rebuild --dry-run {layout.root}` says what the segments add up to, and `latewood rebuild` goes on "
+        f"with that; or restore all of {layout.root} from one copy; or, to go on without the newer records, move this "
+        f"segment and those of higher numbers out of {layout.segments}"
+    )
+    return error
+
+
+def _days(fs: FileSystem, segments: Path) -> Iterator[Path]:
+    """Yield the directories of days, the latest first."""
+    for year in _numbered(fs, segments, 4):
+        for month in _numbered(fs, year, 2):
+            yield from _numbered(fs, month, 2)
+
+
+def _numbered(fs: FileSystem, directory: Path, digits: int) -> list[Path]:
+    names = [name for name in fs.list(directory) if len(name) == digits and name.isascii() and name.isdigit()]
+    return [directory / name for name in sorted(names, reverse=True)]
