@@ -9,6 +9,7 @@ import pytest
 
 from latewood.archive.names import parse_file_name
 from latewood.errors import DataLost, Locked, LogBehind
+from latewood.format.identity import Owner
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
 from latewood.log.identity import stranger_reason
@@ -77,7 +78,7 @@ def grown(scene: Scene) -> None:
     """An older copy was restored, and appended to by somebody else than the store."""
     restored(scene)
     for number in range(2):
-        with open_queue(scene.shards / f"{number:05}", segment_bytes_max=1 << 20) as log:
+        with open_queue(scene.shards / f"{number:05}", segment_bytes_max=1 << 20, owner=Owner.STORE) as log:
             log.append_many([b"stray"] * (OLD + NEW))
 
 
@@ -285,7 +286,7 @@ def test_a_chunk_file_that_no_row_names_keeps_its_numbers_and_its_records(scene:
 
 def test_a_log_that_is_open_elsewhere_is_not_replaced(scene: Scene) -> None:
     lake = befallen(scene, restored)
-    with open_queue(scene.shards / "00000"):
+    with open_queue(scene.shards / "00000", owner=Owner.STORE):
         planned = lake.store.logs_behind(NAME)[0]
         with pytest.raises(Locked):
             lake.store.continue_log(NAME, planned)

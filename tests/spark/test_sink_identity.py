@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 import pytest
 
-from latewood.errors import AnotherLog, ClosedError, CorruptError, Poisoned
+import latewood
+from latewood.errors import AnotherLog, ClosedError, CorruptError, Owned, Poisoned
 from latewood.format.identity import Life, LogIdentity, Owner
 from latewood.fs import FileSystem, PosixFS
 from latewood.queue import open_queue
@@ -270,6 +271,26 @@ def test_a_task_makes_nothing_where_its_target_was(tmp_path: Path) -> None:
     with pytest.raises(ClosedError, match="start the query again"):
         sink.stage(iter([]), QUERY, 0, lambda _: None)
     assert not target.root.exists()
+
+
+# -- whose log it is ------------------------------------------------------------------------------------------------
+
+
+def test_a_sink_appends_to_a_database_as_its_store_and_to_nothing_of_others(tmp_path: Path) -> None:
+    fs, target = PosixFS(), database(tmp_path / "lake")
+    committer(fs, target).commit(BATCH, stage(fs, target, BATCH, FIRST))
+    assert logged(fs, target) == whole(FIRST)
+    with pytest.raises(Owned, match="kept by a store"):
+        latewood.open(target.logs[0])
+    with Store.open(tmp_path / "lake") as store:
+        store.database("clicks").append(b"by the store", durable=True)
+
+    latewood.open(tmp_path / "partition", owner=Owner.NODE).close()
+    stray = find_target(fs, str(tmp_path / "partition"))
+    rows = [[row for row in task if row[0] == 0] for task in FIRST]
+    with pytest.raises(Owned, match="kept by a node"):
+        committer(fs, stray).commit(BATCH, stage(fs, stray, BATCH, rows))
+    assert logged(fs, stray) == [[]]
 
 
 # -- files ----------------------------------------------------------------------------------------------------------

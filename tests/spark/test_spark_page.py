@@ -6,11 +6,15 @@ from typing import Final
 
 import pytest
 
+from latewood.errors import UnsupportedVersion
+from latewood.format import checked_json
+from latewood.format.identity import Mark
 from latewood.spark import commits_files, offsets
 from latewood.spark.commits_plan import CommitRecord, Intent, LogEnd, Progress
 from latewood.spark.offsets import decode_offsets, encode_offsets
 from tests.meta import markdown
 
+MARK: Final = Mark(bytes(range(16)), 0x90AB)
 PAGE: Final = Path(__file__).parents[2] / "docs" / "format" / "spark.md"
 
 
@@ -18,6 +22,23 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "format" / "spark.md"
 def test_the_examples_are_what_the_code_writes(name: str) -> None:
     (example,) = [fence.text for fence in markdown.fences(PAGE.read_text()) if fence.info == f"json {name}"]
     assert json.dumps(encode_offsets(decode_offsets(json.loads(example)))) == example.strip()
+
+
+@pytest.mark.parametrize(("name", "kind"), [("intent-2", Intent), ("commits-2", CommitRecord)])
+def test_the_files_of_a_sink_are_what_the_code_writes(name: str, kind: type[Intent] | type[CommitRecord]) -> None:
+    (example,) = [fence.text for fence in markdown.fences(PAGE.read_text()) if fence.info == f"json {name}"]
+    body = checked_json.decode(example.encode(), kind, commits_files.VERSION, name, Path(name))
+    assert checked_json.encode(commits_files.VERSION, body) == example.encode()
+    if isinstance(body, Intent):
+        assert (body.shards[0].done, body.shards[0].start, body.shards[0].mark, body.shards[0].end) == (0, 12, MARK, 12)
+    else:
+        assert (body.ends[0].mark, body.ends[0].sequence) == (MARK, 18)
+
+
+def test_a_file_of_a_later_program_is_not_taken_for_damage() -> None:
+    raw = checked_json.encode(3, CommitRecord(query="q", kind="stream", completions=[]))
+    with pytest.raises(UnsupportedVersion):
+        checked_json.decode(raw, CommitRecord, 2, "what is known of a commit", Path("x"), oldest=1)
 
 
 def test_every_field_is_explained() -> None:

@@ -17,7 +17,7 @@ LOG = LogIdentity(OURS, Owner.ANYBODY, LIVES)
 
 
 def home(first: int = 0, identity: LogIdentity | None = LOG) -> Home:
-    return Home(Path("/events"), identity, first)
+    return Home(Path("/events"), Path("/events"), identity, first)
 
 
 @pytest.mark.parametrize(

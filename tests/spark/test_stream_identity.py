@@ -20,8 +20,11 @@ from latewood.queue.cursor import load_cursor
 from latewood.runtime import Store
 from latewood.spark import stream
 from latewood.spark.offsets import ShardId, StoredOffsets, decode_offsets
+from latewood.spark.options import parse_options
 from latewood.spark.stream import StreamReader
-from tests.cli.shell import run as latewood_cli
+from latewood.spark.survey import surveyed
+from latewood.spark.views import _database_readers
+from tests.cli.shell import ok
 from tests.spark.query import Query, Row
 
 OLD = 10
@@ -187,6 +190,21 @@ def test_a_query_that_need_not_fail_goes_on_where_the_loss_began(shorter: tuple[
     assert query.run() == new
 
 
+def test_a_copy_that_was_restored_and_has_grown_is_refused_in_its_new_life(log: Path) -> None:
+    shutil.copytree(log, log.with_name("copy"))
+    fill(log, "old", 5)
+    query = Query(log)
+    query.run()
+    shutil.rmtree(log)
+    log.with_name("copy").rename(log)
+    ok("rebuild", "--new-life", "--yes", log)
+    new = fill(log, "new", OLD)
+    with pytest.raises(AnotherLog, match=f"the log went back to {OLD} since"):
+        query.run()
+    query.stop(failOnDataLoss="false")
+    assert query.run() == new
+
+
 def test_a_checkpoint_before_the_loss_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "log"
     fill(path, "old", OLD)
@@ -288,9 +306,7 @@ def stranger(log: Path) -> Path:
 def test_a_new_query_is_not_a_reader_that_stands_in_another_log(stranger: Path) -> None:
     with pytest.raises(AnotherLog, match="the position of reader 'etl' is not of this log") as caught:
         Query(stranger, reader="etl").run()
-    command = re.search(r"`latewood (readers rm [^`]+)`", str(caught.value))
-    assert command is not None
-    assert latewood_cli(*command[1].split(), "--yes").exit_code == 0
+    follow_advice(caught.value)
     assert len(Query(stranger, reader="etl").run()) == OLD + 3
 
 
@@ -343,9 +359,24 @@ def test_a_new_query_is_not_a_reader_that_stands_in_another_database(lake: Path)
     in_database(lake, "clicks", "new", 3)
     old, new = sorted((lake / "databases").iterdir())
     shutil.copytree(old / "readers" / "etl", new / "readers" / "etl")
-    with pytest.raises(AnotherLog, match="the position of reader 'etl'"):
+    with surveyed(parse_options({"path": str(lake / "clicks")})) as survey:
+        (shown,) = _database_readers(survey.shards[0])
+    name, _, lag, _, problem = shown
+    assert (name, lag, problem is None) == ("etl", None, False), "the view `readers` says so"
+    with pytest.raises(AnotherLog, match="the position of reader 'etl'") as caught:
         Query(lake / "clicks", reader="etl").run()
-    assert len(Query(lake / "clicks", reader="etl", failOnDataLoss="false").run()) == 3
+    patient = Query(lake / "clicks", reader="etl", failOnDataLoss="false")
+    assert len(patient.run()) == 3
+    patient.stop()
+    follow_advice(caught.value)
+    assert len(Query(lake / "clicks", reader="etl").run()) == 3
+
+
+def follow_advice(error: AnotherLog) -> None:
+    """Run the command that an error names."""
+    command = re.search(r"`latewood (readers rm [^`]+)`", str(error))
+    assert command is not None
+    ok(*command[1].split(), "--yes")
 
 
 def cursor_of(path: Path) -> tuple[int | None, Mark | None]:

@@ -1,6 +1,7 @@
 """The log of a shard: made once, with its database, and opened ever after.
 
-Opening never makes one: a log that is not there any more is told, like one that ends before its chunks do.
+It is the store's: nobody else appends to it.  Opening never makes one: a log that is not there any more is told, like
+one that ends before its chunks do.
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Literal
 
 from latewood.archive.log_check import log_behind
 from latewood.catalog.tables import DbRecord
+from latewood.format.identity import Owner
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.log import LogOptions
 from latewood.log.layout import Layout
@@ -25,9 +27,9 @@ def make_log(site: StoreSite, path: Path, record: DbRecord, first_sequence: int,
     """
     options = _options(record, first_sequence)
     if identity is not None:
-        open_queue(path, options, fs=site.fs, clock=site.clock, birth=identity).close()
+        open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE, birth=identity).close()
         rebuild(site.fs, Layout(path))
-    with open_queue(path, options, fs=site.fs, clock=site.clock) as log:
+    with open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE) as log:
         log.reader(FLUSH_READER).close()
 
 
@@ -41,7 +43,10 @@ def open_log(
     """
     if (behind := log_behind(site.fs, path, covered())) is not None:
         raise behind
-    return open_queue(path, _options(record, 0), mode="a" if mode == "w" else "r", fs=site.fs, clock=site.clock)
+    options = _options(record, 0)
+    if mode == "r":
+        return open_queue(path, options, mode="r", fs=site.fs, clock=site.clock)
+    return open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE)
 
 
 def _options(record: DbRecord, first_sequence: int) -> LogOptions:

@@ -322,7 +322,8 @@ class Committer:
             for shard in shards:
                 path, options = self._target.logs[shard], self._target.options
                 self._check_covered(shard)
-                log = open_queue(path, options, fs=self._fs, clock=self._clock, background=False)
+                owner = self._target.owner
+                log = open_queue(path, options, fs=self._fs, clock=self._clock, background=False, owner=owner)
                 logs[shard] = undo.enter_context(log)
             return logs, undo.pop_all()
 

@@ -29,6 +29,8 @@ class Home(NamedTuple):
     """The log of a shard, as it is now."""
 
     path: Path
+    target: Path
+    """What commands call it: the log, or `lake/clicks` for a shard of that database."""
     identity: LogIdentity | None
     """None: an older program made it, and nobody has opened it to append since."""
     first: int
@@ -70,4 +72,4 @@ def another_log(shard: ShardId, home: Home, found: Standing, whose: str, mend: s
     """Return the error of a position that is not of the log that is here; `whose` says where it is stored."""
     which = f" ({shard})" if shard.database else ""
     reason = f"{whose} is not of this log{which}: {found.stranger}"
-    return AnotherLog(reason, home.path, mend.replace("{place}", found.place).replace("{path}", str(home.path)))
+    return AnotherLog(reason, home.path, mend.replace("{place}", found.place).replace("{path}", str(home.target)))

@@ -104,7 +104,9 @@ class Shard:
 
     def home(self) -> Home:
         """Return which log it is."""
-        return Home(Path(self.source.log), self.log.identity, self.first())
+        path = Path(self.source.log)
+        target = self.database.files.root.parents[1] / self.database.record.name if self.database else path
+        return Home(path, target, self.log.identity, self.first())
 
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from latewood.log.identity import stranger_reason
 from latewood.log.listing import SegmentInfo, list_segments
 from latewood.queue.cursor import load_cursor
 from latewood.queue.listing import list_readers
@@ -148,7 +149,9 @@ def _database_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None,
         path = files.cursor(name, shard.id.number)
         cursor = load_cursor(fs, path) if fs.exists(path) else None
         if cursor is not None and cursor.sequence is not None:
-            yield name, cursor.sequence, max(0, end - cursor.sequence), cursor.committed_at, None
+            stranger = stranger_reason(shard.log.identity, cursor.mark, cursor.sequence)
+            lag = max(0, end - cursor.sequence) if stranger is None else None
+            yield name, cursor.sequence, lag, cursor.committed_at, stranger
 
 
 def _jobs(survey: Any, _: ReadOptions) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latewood.errors import ClosedError, NotFoundError, UsageError
+from latewood.format.identity import Owner
 from latewood.format.segment import FLAG_KEYED
 from latewood.format.store_layout import (
     CATALOG_NAME,
@@ -49,6 +50,11 @@ class Target:
 
     covered: tuple[int, ...] = ()
     """Of each shard of a database the sequence that its chunks went to when the query began: its log must go as far."""
+
+    @property
+    def owner(self) -> Owner:
+        """Who appends to the logs: shards are the store's, and this is how it appends from Spark."""
+        return Owner.STORE if self.is_database else Owner.ANYBODY
 
     @property
     def state(self) -> Path:
