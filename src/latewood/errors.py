@@ -373,10 +373,10 @@ class ReaderAhead(CorruptError):
 
 
 class LogBehind(CorruptError):
-    """The log of a shard is not there, or ends before the chunks that were made of it.
+    """The log of a shard is not there, or is another log, or ends before the chunks that were made of it.
 
-    No crash does this: an older copy of the log was restored, or its directory was removed.  What is in chunks can be
-    read; nothing is appended, because new records would get the numbers of old ones.
+    No crash does this: an older copy of the log was restored, its directory was removed, or another log put there.
+    What is in chunks can be read; nothing is appended, because new records would get the numbers of old ones.
     """
 
     def __init__(self, path: Path, reason: str) -> None:

@@ -1,19 +1,23 @@
 """Catalogs of version 0, as they were stored, open today."""
 
 import json
+import struct
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
 
 import lmdb
+import msgspec
 import pytest
 
 from latewood.catalog.migrate import VERSIONS
 from latewood.catalog.tables import (
+    CHUNK,
     DB,
     JOB,
     RUNTIME_STATE,
     TABLES,
     ChunkKey,
+    ChunkRecord,
     Completed,
     CompressionCodec,
     DbActive,
@@ -30,7 +34,9 @@ from latewood.catalog.tables import (
     RuntimeRecord,
     WalStateKey,
 )
+from latewood.catalog.tables.record import Table
 from latewood.errors import CatalogCorrupted, UnsupportedVersion
+from latewood.kernel import crc32c
 from tests.catalog.desk import Desk, job_of, put_database
 
 VERSION_0: Final = Path(__file__).parents[1] / "golden" / "catalog-v0" / "records.jsonl"
@@ -117,10 +123,12 @@ def test_migrated_rows_are_stored_in_the_new_version_and_noted(old: Desk) -> Non
     old.open().close()
     catalog = old.open()
 
-    def versions() -> set[int]:
-        return catalog._env.read(lambda rows: {t.version_of(value) for t in TABLES for _, value in rows.scan_raw(t)})
+    def older() -> list[str]:
+        return catalog._env.read(
+            lambda rows: [t.name for t in TABLES for _, value in rows.scan_raw(t) if t.version_of(value) != t.version]
+        )
 
-    assert versions() == {1}
+    assert older() == []
     noted = catalog.read(lambda view: view.runtime_state("environment"))
     assert noted is not None
     assert noted.table_versions == VERSIONS
@@ -161,10 +169,44 @@ def test_a_catalog_of_a_later_program_is_refused(desk: Desk) -> None:
     put_database(catalog)
     catalog.close()
     key = RUNTIME_STATE.pack_key("environment")
-    for record in (RuntimeRecord(format=2), RuntimeRecord(table_versions={"db": 2})):
+    for record in (RuntimeRecord(format=DB.version + 1), RuntimeRecord(table_versions={"db": DB.version + 1})):
         value = RUNTIME_STATE.encode(key, record)
         put_raw(desk.path, [{"table": "runtime_state", "key": key.hex(), "value": value.hex()}])
-        with pytest.raises(UnsupportedVersion, match="version 2"):
+        with pytest.raises(UnsupportedVersion, match=f"version {DB.version + 1}"):
             desk.open()
-        with pytest.raises(UnsupportedVersion, match="version 2"):
+        with pytest.raises(UnsupportedVersion, match=f"version {DB.version + 1}"):
             desk.open("r")
+
+
+def version_1(table: Table[Any, Any], key: Any, record: Any, lacks: int) -> dict[str, str]:
+    """Return a row as version 1 of a table had it: without the last elements."""
+    raw = table.pack_key(key)
+    body = msgspec.msgpack.encode(msgspec.msgpack.decode(msgspec.msgpack.encode(record))[:-lacks])
+    head = struct.pack("<H", 1)
+    checksum = crc32c(table.name.encode() + b"\0" + raw + head + body)
+    return {"table": table.name, "key": raw.hex(), "value": (head + struct.pack("<I", checksum) + body).hex()}
+
+
+def test_rows_of_version_1_keep_what_they_said_and_have_no_identities_and_cohorts(desk: Desk) -> None:
+    catalog = desk.open()
+    put_database(catalog)
+    record = dict(catalog.scan(DB))[1]
+    catalog.close()
+    chunk = ChunkRecord(
+        file_name="a",
+        generation=1,
+        size_bytes=2,
+        compression=CompressionCodec.ZSTD,
+        shard=0,
+        sequence_min=0,
+        sequence_max=1,
+        row_count=2,
+    )
+    put_raw(desk.path, [version_1(DB, 1, record, 2), version_1(CHUNK, ChunkKey(1, 1), chunk, 1)])
+    modes: list[Literal["r", "w"]] = ["r", "w"]
+    for mode in modes:
+        catalog = desk.open(mode)
+        assert dict(catalog.scan(DB))[1] == record
+        assert record.identity is None
+        assert [row for _, row in catalog.scan_chunks(1)] == [chunk]
+        catalog.close()

@@ -162,8 +162,8 @@ def test_corruption_says_where_and_what_to_do_and_can_be_pickled() -> None:
 
 def test_a_later_version_is_not_corruption() -> None:
     raw = DB.pack_key(1)
-    with pytest.raises(UnsupportedVersion, match="version 2"):
-        DB.decode(raw, signed(DB, raw, 2, b"anything"), PATH)
+    with pytest.raises(UnsupportedVersion, match=f"version {DB.version + 1}"):
+        DB.decode(raw, signed(DB, raw, DB.version + 1, b"anything"), PATH)
 
 
 def test_fields_that_are_missing_at_the_end_get_their_defaults() -> None:

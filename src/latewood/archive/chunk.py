@@ -31,6 +31,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from latewood.archive.cohorts import Cohorts, are_cohorts_of
 from latewood.archive.names import ChunkName
 from latewood.errors import AnotherLog, CorruptError, UnsupportedVersion, UsageError
 from latewood.format.identity import Mark
@@ -123,6 +124,8 @@ class ChunkMeta(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of the log that the records came from; None: it had none, or a fork joined chunks of several."""
     life: str | None = None
     """The life that the log was in when the chunk was made; of parents from several lives, that of the last one."""
+    cohorts: Cohorts = ()
+    """Of the segments that the records came from, each with the first sequence that is of it."""
     row_groups: tuple[RowGroup, ...]
 
     def name(self, *, encrypted: bool) -> ChunkName:
@@ -270,3 +273,5 @@ def _check_counts(meta: ChunkMeta, path: Path) -> None:
     rows = sum(group.rows for group in meta.row_groups)
     if not 0 < meta.row_count == rows == meta.sequence_max - meta.sequence_min + 1:
         raise CorruptError("the chunk's description does not add up", path, 0)
+    if not are_cohorts_of(meta.cohorts, meta.sequence_min, meta.sequence_max):
+        raise CorruptError("the chunk's cohorts are not those of its records", path, 0)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from latewood.archive.chunk import ChunkMeta, RowGroup, encode_mark, encode_meta, is_keyed, stored_schema, to_stored
+from latewood.archive.cohorts import Cohorts, cohorts_within
 from latewood.archive.crypt import EncryptingSink
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import TOKEN_BYTES, ChunkName, RandomBytes
@@ -49,6 +50,8 @@ class SegmentStart(NamedTuple):
 
     segment_id: int
     sequence: int
+    cohort: int = 0
+    """Its `ext_id`."""
 
 
 class Chunk(NamedTuple):
@@ -87,6 +90,8 @@ class Origin(NamedTuple):
     """The segments of the log, in order; none if it is not known."""
     segment_range: tuple[int | None, int | None] = (None, None)
     """What to say if there are no `segments`."""
+    cohorts: Cohorts = ()
+    """Where cohorts begin, if there are no `segments`."""
     parents: tuple[str, ...] = ()
     mark: Mark | None = None
     """Of the log that they came from."""
@@ -222,6 +227,8 @@ class ChunkWriter:
     def _meta(self) -> ChunkMeta:
         count = self._next - self._first
         log, life = mark_texts(self._origin.mark)
+        starts = [(segment.sequence, segment.cohort) for segment in self._origin.segments]
+        cohorts = starts or self._origin.cohorts
         low, high = segment_range(self._origin.segments, self._first, self._next - 1) or self._origin.segment_range
         return ChunkMeta(
             token=self._token,
@@ -244,6 +251,7 @@ class ChunkWriter:
             parents=self._origin.parents,
             log=log,
             life=life,
+            cohorts=cohorts_within(cohorts, self._first, self._next - 1),
             row_groups=tuple(self._groups),
         )
 

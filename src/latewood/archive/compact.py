@@ -29,6 +29,7 @@ def compact_chunks(site: ChunkSite, readers: Sequence[ChunkReader]) -> Iterator[
         segment_range=(min(lows, default=None), max(highs, default=None)),
         parents=tuple(meta.token for meta in metas),
         mark=mark_of(site, metas),
+        cohorts=tuple(start for meta in metas for start in meta.cohorts or ((meta.sequence_min, 0),)),
     )
     yield from write_chunks(site, _all_batches(readers), origin)
 

@@ -16,11 +16,16 @@ def covered_end(applied: int, chunks: Iterable[Ranged]) -> int:
     return max([applied, *(chunk.sequence_max + 1 for chunk in chunks)])
 
 
-def shortfall(reach: LogReach | None, covered: int) -> str | None:
-    """Return why a log, None if there is none, cannot be the one that chunks up to `covered` are of; None: it can."""
+def shortfall(reach: LogReach | None, covered: int, wanted: bytes | None) -> str | None:
+    """Return why a log, None if there is none, cannot be the one that chunks up to `covered` are of; None: it can.
+
+    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.
+    """
     chunks = f"the store had its records up to {covered - 1} in chunks" if covered else "no chunk was made of it yet"
     if reach is None:
         return f"the log of this shard is not there, and {chunks}"
+    if wanted is not None and reach.identity not in (None, wanted):
+        return f"the log that is there is {reach.identity.hex()}, that of this shard is {wanted.hex()}, and {chunks}"
     if reach.end < covered:
         return f"the log of this shard ends at {reach.end}, and {chunks}"
     if reach.sealed_end < covered:

@@ -9,8 +9,10 @@ from latewood.log.layout import Layout
 from latewood.log.reach import reach_of
 
 
-def log_behind(fs: FileSystem, path: Path, covered: int) -> LogBehind | None:
+def log_behind(fs: FileSystem, path: Path, covered: int, wanted: bytes | None) -> LogBehind | None:
     """Return what is wrong with the log of a shard whose chunks go up to `covered`; None: nothing.
+
+    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.
 
     What chunks cover must have been looked up before, because a writer may go on meanwhile: both only grow, and the log
     is never behind.
@@ -18,5 +20,5 @@ def log_behind(fs: FileSystem, path: Path, covered: int) -> LogBehind | None:
     Raises:
         CorruptError, UnsupportedVersion: the log cannot be read.
     """
-    reason = shortfall(reach_of(fs, Layout(path), covered), covered)
+    reason = shortfall(reach_of(fs, Layout(path), covered), covered, wanted)
     return None if reason is None else LogBehind(path, reason)

@@ -76,6 +76,7 @@ def _footer(store: Store, name: str, record: ChunkRecord, *, deep: bool) -> dict
     with store.site_of(find_database(store, name).db_id).open_chunk(record) as reader:
         meta = reader.verify() if deep else reader.meta
     return {
+        "cohorts": ", ".join(f"{cohort} from {sequence}" for sequence, cohort in meta.cohorts) or None,
         "segment_min": meta.segment_min,
         "segment_max": meta.segment_max,
         "ext_id_min": meta.ext_id_min,

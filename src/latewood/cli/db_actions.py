@@ -57,7 +57,12 @@ def show_database(place: DatabasePath, output: Output) -> int:
         database = find_database(store, place.name)
         record = database.record
         row = dict(zip(DATABASE_COLUMNS, database_row(store, database.db_id, record), strict=True))
-        summary = row | option_fields(record) | {"path": store.layout.located(record.options.wal_dir).root}
+        summary = (
+            row
+            | option_fields(record)
+            | {"identity": record.identity.hex() if record.identity else None}
+            | {"path": store.layout.located(record.options.wal_dir).root}
+        )
         rows = shard_rows(database)
     output.report(summary, "shards", ShardStats._fields, rows)
     return ExitCode.OK

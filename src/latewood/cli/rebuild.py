@@ -19,9 +19,10 @@ from latewood.cli.place import Kind, check_rebuildable, kind_of
 from latewood.cli.progress import progress
 from latewood.cli.store_argument import DatabasePath
 from latewood.errors import UsageError
-from latewood.format.store_layout import DATABASES_NAME
+from latewood.format.store_layout import DATABASES_NAME, DESCRIPTION_NAME
 from latewood.fs import PosixFS
 from latewood.log import rebuild as library
+from latewood.log.identity import Claim
 from latewood.log.layout import Layout
 
 
@@ -61,8 +62,9 @@ def rebuild(
     there before, is refused from then on, also once this one has grown past it.  Give it before the copy is opened.
 
     DIR may also be a database, as STORE/DATABASE.  Then the logs of its shards are compared with its chunks: one that
-    ends before them, or is gone, was restored from an older copy, or lost, and the store refuses to append to it.  With
-    --accept-loss it is replaced by a log that goes on behind the chunks; what was there is kept under another name.
+    ends before them, or is gone, or is another log, was restored from an older copy, lost, or replaced, and the store
+    refuses to append to it.  With --accept-loss it is replaced by a log that goes on behind the chunks; what was there
+    is kept under another name.
     Exits 4 if there is such a log and --accept-loss is not given.
 
     With --engine spark it is Spark's executors that read segments, chunks and objects; they must see DIR under the same
@@ -139,8 +141,23 @@ def _rebuild(
     layout = Layout(directory.absolute() if looks else directory)
     with progress("rebuild") as report:
         return library.rebuild(
-            PosixFS(), layout, dry_run=dry_run, accept_loss=accept_loss, progress=report, looks=looks
+            PosixFS(),
+            layout,
+            dry_run=dry_run,
+            accept_loss=accept_loss,
+            progress=report,
+            looks=looks,
+            claim=_claim(directory.absolute()),
         )
+
+
+def _claim(directory: Path) -> Claim | None:
+    """Return what a log is called that is the shard of a database, should it not know that any more itself."""
+    if not (directory.parent.parent / DESCRIPTION_NAME).is_file():
+        return None
+    from latewood.runtime.births import claim_of_shard  # noqa: PLC0415 - LMDB, only for a store
+
+    return claim_of_shard(PosixFS(), directory)
 
 
 def _question(found: library.RebuildReport) -> str:

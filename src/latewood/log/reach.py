@@ -19,6 +19,8 @@ class LogReach(NamedTuple):
     """Every record that it has below this sequence is in a sealed segment."""
     end: int
     """The sequence of the next record."""
+    identity: bytes | None
+    """Which log it is; None: an older program made it."""
 
 
 def reach_of(fs: FileSystem, layout: Layout, enough: int = U64_MAX) -> LogReach | None:
@@ -35,12 +37,13 @@ def reach_of(fs: FileSystem, layout: Layout, enough: int = U64_MAX) -> LogReach 
     except NotFoundError:
         return None
     manifest = store.load_while_written()
+    identity = manifest.identity.identity if manifest.identity else None
     if manifest.active_base >= enough:
-        return LogReach(manifest.active_base, manifest.active_base)
+        return LogReach(manifest.active_base, manifest.active_base, identity)
     view = View(fs, layout, store.load_while_written)
     end = view.end().sequence
     sealed = _is_sealed(fs, layout, view.manifest.active.path)
-    return LogReach(end if sealed else view.manifest.active_base, end)
+    return LogReach(end if sealed else view.manifest.active_base, end, identity)
 
 
 def _is_sealed(fs: FileSystem, layout: Layout, path: str) -> bool:

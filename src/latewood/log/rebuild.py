@@ -90,6 +90,7 @@ def rebuild(
     progress: Callable[[int, int], None] | None = None,
     looks: Looks | None = None,
     random_bytes: RandomBytes | None = None,
+    claim: Claim | None = None,
 ) -> RebuildReport:
     """Read every segment's header and footer and write a manifest of those that are sound.
 
@@ -97,7 +98,8 @@ def rebuild(
 
     With problems, such as a missing segment, nothing is written unless `accept_loss`; readers then meet DataLost
     at the gap, and segments that are not sound are renamed.  The log must not be open to write.  It keeps its identity,
-    as the manifest or the file `identity` has it, and begins a new life.
+    as the manifest or the file `identity` has it, and begins a new life.  `claim` says what it is called, and whose it
+    is, if neither has it any more; None: a new name, and nobody's.
 
     Raises:
         NotFoundError: there is no log, or it has no segments.
@@ -119,8 +121,10 @@ def rebuild(
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
             start = assembly.end_sequence
-            new = reborn(identity, start, random_bytes) if identity else born(Claim(), start, random_bytes)
+            new = reborn(identity, start, random_bytes) if identity else born(claim or Claim(), start, random_bytes)
             _write(held, layout, assembly, manifest, new)
+        if identity is None and claim is not None and claim.birth is not None:
+            identity = born(claim, 0)
         is_needed = not _is_listed(assembly, manifest, layout)
         return _report(assembly, found, identity, is_needed=is_needed, written=write)
 

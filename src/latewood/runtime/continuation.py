@@ -3,7 +3,7 @@
 What is lost with the newer copy of the log stays lost: whoever calls this has accepted that.  Nothing is removed: the
 directory that was there gets another name.  The new log begins behind every sequence that the store knows to have been
 given out, so that none is given out twice: by its chunks, by the log that was there, by the positions of its readers.
-It is the log that its chunks name, in a new life: a position of an older life beyond its beginning is refused.
+It is the log that the catalog names, in a new life: a position of an older life beyond its beginning is refused.
 Order of writes: docs/crash-safety.md, "continuation of a shard"
 """
 
@@ -42,7 +42,7 @@ class Continuation(NamedTuple):
     first_sequence: int
     """With this sequence the new log begins; what lies between is lost."""
     identity: bytes | None = None
-    """Which log the chunks are of; None: they do not say."""
+    """Which log the shard's is, by the catalog or else by its chunks; None: neither says."""
     kept: Path | None = None
     """What was there is here now; None: nothing was, or nothing was done."""
 
@@ -62,7 +62,7 @@ def continue_shard(store: StoreSite, site: DatabaseSite, planned: Continuation) 
     path = site.layout.shard(planned.shard)
 
     def make(new: Path) -> None:
-        make_log(store, new, site.record, planned.first_sequence, planned.identity)
+        make_log(store, new, site.record, planned.first_sequence, planned.identity, is_continued=True)
         _note(store, site, planned)
 
     return planned._replace(kept=replace_log(store.fs, path, make, store.clock.now_ns() // _MS))
@@ -92,7 +92,8 @@ def _planned(fs: FileSystem, shard: Shard, behind: LogBehind, database: Database
     files = _sequences_of_files(fs, site.chunk_dir, shard.number)
     covered, log_end = shard.end(), None if reach is None else reach.end
     first = max(covered, log_end or 0, *positions, *files)
-    return Continuation(shard.number, behind.reason, log_end, covered, first, shard.chunk_log())
+    identity = site.record.log_identity(shard.number) or shard.chunk_log()
+    return Continuation(shard.number, behind.reason, log_end, covered, first, identity)
 
 
 def _sequences_of_files(fs: FileSystem, directory: Path, shard: int) -> Iterator[int]:

@@ -13,6 +13,7 @@ from latewood.catalog.description import Origin, store_description
 from latewood.catalog.tables import ChunkKey, ChunkRecord, Component, DbActive, DbRecord, WalStateKey, WalStateRecord
 from latewood.errors import ConflictError
 from latewood.format.store_layout import DatabaseLayout
+from latewood.runtime.births import named
 from latewood.runtime.database import Database
 from latewood.runtime.shard_log import make_log
 from latewood.runtime.site import StoreSite
@@ -43,7 +44,7 @@ def fork_database(
         if tries == 0:  # Whatever is flushed meanwhile stays behind: the logs begin here.
             applied = now
             for shard, sequence in enumerate(applied):
-                make_log(site, layout.shard(shard), record, sequence)
+                make_log(site, layout.shard(shard), record, sequence, record.log_identity(shard))
             site.fs.make_directory(layout.chunks)
             origin = Origin(db_id=source.db_id, sequences=tuple(applied))
             store_description(site.fs, layout.description, db_id, record, origin)
@@ -90,6 +91,7 @@ def _record_of(site: StoreSite, source: Database, name: str, layout: DatabaseLay
         wal_dir=site.layout.relative(layout.shards),
         chunk_dir=site.layout.relative(layout.chunks),
     )
-    return msgspec.structs.replace(
+    record = msgspec.structs.replace(
         source.record, name=name, created_at_ms=site.clock.now_ns() // _MS, options=options, status=DbActive()
     )
+    return named(record, site)

@@ -33,14 +33,17 @@ class Found(NamedTuple):
         return self.meta.sequence_max if self.meta else self.name.sequence_max
 
 
-def strangers(found: Iterable[Found], log: bytes | None) -> list[Found]:
+def strangers(found: Iterable[Found], wanted: bytes | None, log: bytes | None) -> list[Found]:
     """Return the chunks of one shard that another log's records are in: they were copied there from elsewhere.
 
-    `log` is the identity of the shard's log.  If no chunk names it, the log itself may be the stranger, and all chunks
-    are believed.  What a fork shares, and a chunk that names no log, is never one.
+    `wanted` is the identity of the shard's log as the database's description notes it.  If it does not, `log` is that
+    of the log that is there; if no chunk names it, the log itself may be the stranger, and all chunks are believed.
+    What a fork shares, and a chunk that names no log, is never one.
     """
     named = [one for one in found if one.origin is None and one.meta is not None and one.meta.mark is not None]
-    others = [one for one in named if one.meta and one.meta.mark and one.meta.mark.identity != log]
+    others = [one for one in named if one.meta and one.meta.mark and one.meta.mark.identity != (wanted or log)]
+    if wanted is not None:
+        return others
     return others if log is not None and len(others) < len(named) else []
 
 

@@ -222,7 +222,8 @@ class _Rebuilding:
         applied = []
         for shard in range(record.wal_shards):
             log_first, identity = self._look_at_log(shard)
-            foreign = strangers(self._found[shard], identity)
+            wanted = record.log_identity(shard)
+            foreign = strangers(self._found[shard], wanted, identity)
             self._problems += [f"{one.name.file_name} is of another log, and does not count" for one in foreign]
             chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log_first)
             gaps += gaps_of(shard, chosen, log_first, begins_at_0=self._begins_at_0)
@@ -278,7 +279,9 @@ class _Rebuilding:
     def _log_problems(self, shard: int, covered: int) -> list[str]:
         """Return what is wrong with a log whose shard has chunks up to `covered`."""
         try:
-            behind = log_behind(self._fs, self._places[0].layout.shard(shard), covered)
+            behind = log_behind(
+                self._fs, self._places[0].layout.shard(shard), covered, self._record.log_identity(shard)
+            )
         except CorruptError as error:
             return [str(error)]
         return [] if behind is None else [str(behind)]
@@ -304,6 +307,7 @@ class _Rebuilding:
             return row
         return replace(
             row,
+            cohorts=meta.cohorts,
             segment_min=meta.segment_min,
             segment_max=meta.segment_max,
             ext_id_min=meta.ext_id_min,

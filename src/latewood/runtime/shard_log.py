@@ -11,6 +11,7 @@ from typing import Literal
 from latewood.archive.log_check import log_behind
 from latewood.catalog.tables import DbRecord
 from latewood.format.identity import Owner
+from latewood.format.store_layout import DatabaseLayout
 from latewood.jobs.handlers.site import FLUSH_READER
 from latewood.log import LogOptions
 from latewood.log.layout import Layout
@@ -19,34 +20,48 @@ from latewood.queue import Queue, open_queue
 from latewood.runtime.site import StoreSite
 
 
-def make_log(site: StoreSite, path: Path, record: DbRecord, first_sequence: int, identity: bytes | None = None) -> None:
+def make_log(
+    site: StoreSite,
+    path: Path,
+    record: DbRecord,
+    first_sequence: int,
+    identity: bytes | None,
+    *,
+    is_continued: bool = False,
+) -> None:
     """Make the log of a shard, durable on return, whose first record will have this sequence.
 
-    `identity` is that of the log whose place it takes, in a new life that begins with that sequence; None: it is a new
-    log.
+    `identity` is what it is called; None: random.  One that is continued takes the place of the log of that identity,
+    in a new life that begins with that sequence.
     """
     options = _options(record, first_sequence)
-    if identity is not None:
+    if is_continued and identity is not None:
         open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE, birth=identity).close()
         rebuild(site.fs, Layout(path))
-    with open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE) as log:
+    with open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE, birth=identity) as log:
         log.reader(FLUSH_READER).close()
 
 
 def open_log(
-    site: StoreSite, path: Path, record: DbRecord, mode: Literal["w", "r"], covered: Callable[[], int]
+    site: StoreSite,
+    layout: DatabaseLayout,
+    record: DbRecord,
+    mode: Literal["w", "r"],
+    shard: int,
+    covered: Callable[[], int],
 ) -> Queue:
     """Open the log of a shard; `covered` tells how far its chunks go.
 
     Raises:
-        LogBehind: it is not there, or ends before that.  Nothing was written.
+        LogBehind: it is not there, or is another log, or ends before that.  Nothing was written.
     """
-    if (behind := log_behind(site.fs, path, covered())) is not None:
+    path, identity = layout.shard(shard), record.log_identity(shard)
+    if (behind := log_behind(site.fs, path, covered(), identity)) is not None:
         raise behind
     options = _options(record, 0)
     if mode == "r":
         return open_queue(path, options, mode="r", fs=site.fs, clock=site.clock)
-    return open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE)
+    return open_queue(path, options, fs=site.fs, clock=site.clock, owner=Owner.STORE, birth=identity)
 
 
 def _options(record: DbRecord, first_sequence: int) -> LogOptions:

@@ -50,6 +50,7 @@ from latewood.jobs.handlers.late import late_handlers
 from latewood.jobs.kinds import kind_of
 from latewood.limits import check_name
 from latewood.queue import Queue
+from latewood.runtime.births import adopted, named
 from latewood.runtime.continuation import Continuation, continuations, continue_shard
 from latewood.runtime.database import Database
 from latewood.runtime.fork import fork_database
@@ -169,7 +170,7 @@ class Store:
             layout = self.layout.database(db_id, name)
             record = self._new_record(name, shards, options, layout)
             for shard in range(shards):  # 1. The logs.  2. The catalog: only now it is there.
-                make_log(self._site, layout.shard(shard), record, 0)
+                make_log(self._site, layout.shard(shard), record, 0, record.log_identity(shard))
             self._site.fs.make_directory(layout.chunks)
             self._put_database(db_id, record, [0] * shards)
             return self._opened(db_id, record)
@@ -397,7 +398,7 @@ class Store:
             raise NotFoundError(message)
         with self._lock:
             database = self._opened(db_id, record)
-        layout = self.layout.located(record.options.wal_dir)
+        record, layout = self._record(db_id) or record, self.layout.located(record.options.wal_dir)
         logs: Callable[[int], Queue] = lambda shard: database.shards[shard].log  # noqa: E731 - a log for each
         return DatabaseSite(db_id, record, layout, self._site, logs, database.readers().floor)
 
@@ -415,14 +416,15 @@ class Store:
         if record.config_hash != config_hash(record.wal_shards, keyed=record.options.keyed):
             reason = f"the configuration of database {record.name!r} is not what it was made with"
             raise CorruptError(reason, self.layout.catalog, 0)
+        if record.identity is None and self._mode == "w":
+            record = adopted(self._site, db_id, record)
         layout = self.layout.located(record.options.wal_dir)
         inventory = Inventory(self.catalog, db_id)
+        opened = partial(open_log, self._site, layout, record, self._mode)
         shards = [
             Shard(
                 number,
-                partial(
-                    open_log, self._site, layout.shard(number), record, self._mode, partial(inventory.covered, number)
-                ),
+                partial(opened, number, partial(inventory.covered, number)),
                 inventory,
                 lambda chunk: self.site_of(db_id).open_chunk(chunk),
                 lambda chunk: self.site_of(db_id).missing(chunk),
@@ -438,13 +440,9 @@ class Store:
 
     def _new_record(self, name: str, shards: int, options: DatabaseOptions, layout: DatabaseLayout) -> DbRecord:
         stored = options.stored(self.layout.relative(layout.shards), self.layout.relative(layout.chunks))
-        return DbRecord(
-            name=name,
-            created_at_ms=self._site.clock.now_ns() // _MS,
-            config_hash=config_hash(shards, keyed=options.keyed),
-            wal_shards=shards,
-            options=stored,
-        )
+        created_at_ms, hashed = self._site.clock.now_ns() // _MS, config_hash(shards, keyed=options.keyed)
+        record = DbRecord(name=name, created_at_ms=created_at_ms, config_hash=hashed, wal_shards=shards, options=stored)
+        return named(record, self._site)
 
     def _put_database(self, db_id: DbId, record: DbRecord, applied: list[int]) -> None:
         path = self.layout.located(record.options.wal_dir).description

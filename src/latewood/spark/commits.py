@@ -322,8 +322,15 @@ class Committer:
             for shard in shards:
                 path, options = self._target.logs[shard], self._target.options
                 self._check_covered(shard)
-                owner = self._target.owner
-                log = open_queue(path, options, fs=self._fs, clock=self._clock, background=False, owner=owner)
+                log = open_queue(
+                    path,
+                    options,
+                    fs=self._fs,
+                    clock=self._clock,
+                    background=False,
+                    owner=self._target.owner,
+                    birth=self._target.identities[shard] if self._target.identities else None,
+                )
                 logs[shard] = undo.enter_context(log)
             return logs, undo.pop_all()
 
@@ -334,13 +341,18 @@ class Committer:
             return LogNow(log.identity, log.next_sequence)
 
     def _check_covered(self, shard: int) -> None:
-        """Refuse a shard of a database whose log is not there, or ends before its chunks do: none is made here.
+        """Refuse a shard of a database whose log is not there, is another one, or ends before its chunks do.
+
+        None is made here.
 
         Raises:
             LogBehind: it is so.
         """
-        covered = self._target.covered
-        if covered and (behind := log_behind(self._fs, self._target.logs[shard], covered[shard])) is not None:
+        target = self._target
+        if not target.is_database:
+            return
+        behind = log_behind(self._fs, target.logs[shard], target.covered[shard], target.identities[shard])
+        if behind is not None:
             raise behind
 
     # -- what is left behind ----------------------------------------------------------------------------------

@@ -68,7 +68,10 @@ class Shard:
 
     def __init__(self, source: ShardSource, database: DatabaseState | None) -> None:
         covered = _covered(database, source.shard.number) if database else 0
-        self.behind = log_behind(PosixFS(), Path(source.log), covered) if database else None
+        self.behind = None
+        if database:
+            wanted = database.record.log_identity(source.shard.number)
+            self.behind = log_behind(PosixFS(), Path(source.log), covered, wanted)
         self.id, self.database = source.shard, database
         self.reader = ShardReader(source if self.behind is None else source._replace(chunks_alone=covered))
         self.source = self.reader.source_now()

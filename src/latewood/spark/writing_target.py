@@ -51,6 +51,9 @@ class Target:
     covered: tuple[int, ...] = ()
     """Of each shard of a database the sequence that its chunks went to when the query began: its log must go as far."""
 
+    identities: tuple[bytes | None, ...] = ()
+    """Of each shard of a database which log it is, as far as that is noted."""
+
     @property
     def owner(self) -> Owner:
         """Who appends to the logs: shards are the store's, and this is how it appends from Spark."""
@@ -160,7 +163,15 @@ def _database(fs: FileSystem, root: Path) -> Target:
     )
     logs = tuple(files.shard(shard) for shard in range(record.wal_shards))
     covered = _covered(StoreLayout(root.parent.parent).catalog, record.name, record.wal_shards)
-    return Target(root=root, logs=logs, keyed=record.options.keyed, options=options, is_database=True, covered=covered)
+    return Target(
+        root=root,
+        logs=logs,
+        keyed=record.options.keyed,
+        options=options,
+        is_database=True,
+        covered=covered,
+        identities=tuple(record.log_identity(shard) for shard in range(record.wal_shards)),
+    )
 
 
 def _load_record(fs: FileSystem, root: Path) -> "DbRecord":

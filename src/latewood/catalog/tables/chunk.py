@@ -7,7 +7,7 @@ Key, `KEY_SIZE` bytes, big-endian:
 |      0 |    8 | db_id    | u64  | the database           |
 |      8 |    8 | chunk_id | u64  | the chunk's number     |
 
-Value, version 1: `ChunkRecord`.  Format: docs/format/catalog.md
+Value, version 2: `ChunkRecord`; version 1 lacks its last field.  Format: docs/format/catalog.md
 """
 
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
@@ -19,7 +19,7 @@ from latewood.catalog.tables.record import Record, Table, TupleKey
 from latewood.limits import CHUNK_FILE_NAME_BYTES_MAX, U16_MAX
 
 KEY_SIZE: Final = 16
-VERSION: Final = 1
+VERSION: Final = 2
 MARKS: Final = "marks"
 """Where a row keeps its marks, in `columns`."""
 
@@ -107,6 +107,8 @@ class ChunkRecord(Record, frozen=True, kw_only=True):
     """Whether its file and object are being deleted: it holds nothing any more."""
     columns: dict[str, Any] | None = None
     """What a maker may want to note about the columns."""
+    cohorts: tuple[tuple[int, int], ...] = ()
+    """Of the segments that its records came from: the first sequence of each, and its `ext_id`; none: all are of 0."""
 
     @property
     def is_live(self) -> bool:
@@ -148,11 +150,16 @@ def _from_version_0(body: bytes) -> ChunkRecord:
     )
 
 
+def _from_version_1(body: bytes) -> ChunkRecord:
+    """Version 1 knew no cohorts: its array is one element shorter."""
+    return msgspec.msgpack.decode(body, type=ChunkRecord)
+
+
 CHUNK: Final = Table(
     "chunk_catalog",
     4,
     TupleKey(">QQ", ChunkKey),
     ChunkRecord,
     version=VERSION,
-    older={0: _from_version_0},
+    older={0: _from_version_0, 1: _from_version_1},
 )

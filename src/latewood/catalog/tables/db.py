@@ -6,8 +6,9 @@ Key of `db`, `KEY_SIZE` bytes, big-endian:
 | -----: | ---: | ----- | ---- | ---------------------------- |
 |      0 |    8 | db_id | u64  | 1, 2, 3 …, never used again  |
 
-Value, version 1: `DbRecord`.  Key of `db_name`: the name, UTF-8, as `limits.check_name` allows it; value:
-`DbNameRecord`.  A tombstoned database gives its name up.  Format: docs/format/catalog.md
+Value, version 2: `DbRecord`; version 1 lacks its last two fields.  Key of `db_name`: the name, UTF-8, as
+`limits.check_name` allows it; value: `DbNameRecord`.  A tombstoned database gives its name up.
+Format: docs/format/catalog.md
 """
 
 from enum import StrEnum
@@ -16,11 +17,13 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from latewood.catalog.tables.record import NameKey, NumberKey, Record, Table
+from latewood.format.identity import IDENTITY_BYTES
 from latewood.limits import U16_MAX, MiB
 
 KEY_SIZE: Final = 8
 CONFIG_HASH_SIZE: Final = 32
-VERSION: Final = 1
+VERSION: Final = 2
+NAME_VERSION: Final = 1
 
 
 class CompressionCodec(StrEnum):
@@ -102,6 +105,14 @@ class DbRecord(Record, frozen=True, kw_only=True):
     wal_shards: Annotated[int, msgspec.Meta(ge=1, le=U16_MAX)]
     options: DbOptions
     status: DbLifecycle = DbActive()
+    identity: Annotated[bytes, msgspec.Meta(min_length=IDENTITY_BYTES, max_length=IDENTITY_BYTES)] | None = None
+    """16 random bytes from its birth; None: an older program made it, and no store was opened to write since."""
+    logs: bytes = b""
+    """The identities of the logs of its shards, one behind the other; empty as long as it has none itself."""
+
+    def log_identity(self, shard: int) -> bytes | None:
+        """Return which log the log of a shard is; None: nobody has noted it yet."""
+        return self.logs[shard * IDENTITY_BYTES : (shard + 1) * IDENTITY_BYTES] or None
 
 
 class DbNameRecord(Record, frozen=True, kw_only=True):
@@ -129,5 +140,10 @@ def _from_version_0(body: bytes) -> DbRecord:
     )
 
 
-DB: Final = Table("db", 1, NumberKey(), DbRecord, version=VERSION, older={0: _from_version_0})
-DB_NAME: Final = Table("db_name", 2, NameKey(), DbNameRecord, version=VERSION, is_logged=False)
+def _from_version_1(body: bytes) -> DbRecord:
+    """Version 1 knew no identities: its array is two elements shorter."""
+    return msgspec.msgpack.decode(body, type=DbRecord)
+
+
+DB: Final = Table("db", 1, NumberKey(), DbRecord, version=VERSION, older={0: _from_version_0, 1: _from_version_1})
+DB_NAME: Final = Table("db_name", 2, NameKey(), DbNameRecord, version=NAME_VERSION, is_logged=False)

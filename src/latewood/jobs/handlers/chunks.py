@@ -111,6 +111,7 @@ def row_of(chunk: "Chunk", generation: int, marks: Sequence[Mark] | None = None)
         shard=meta.shard,
         sequence_min=meta.sequence_min,
         sequence_max=meta.sequence_max,
+        cohorts=meta.cohorts,
         segment_min=meta.segment_min,
         segment_max=meta.segment_max,
         row_count=meta.row_count,

@@ -72,11 +72,14 @@ def _made(attempt: Attempt, todo: Sequence[Sealed], directory: Path) -> "closing
 
 
 def segments_from(log: Queue, start: int) -> tuple[SegmentStart, ...]:
-    """Return where the segments begin that have records from `start` on, the open one too."""
+    """Return where the segments begin that have records from `start` on, the open one too.
+
+    The cohort of the open one is in its header, and is not looked up: no chunk is made of its records.
+    """
     manifest = log.view().manifest
     entries, first = manifest.entries, max(0, manifest.entries.index_of_sequence(start))
     sealed = [entries[index] for index in range(first, len(entries))]
-    starts = [SegmentStart(entry.segment_id, entry.start_sequence) for entry in sealed]
+    starts = [SegmentStart(entry.segment_id, entry.start_sequence, entry.ext_id) for entry in sealed]
     return (*starts, SegmentStart(manifest.active.segment_id, manifest.active_base))
 
 
