@@ -43,8 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup() -> None:
-    """Have every warning heard, whatever an earlier test has turned down and did not turn up again."""
+    """Have every warning of a test heard, whatever an earlier test in this process has turned down."""
     logging.disable(logging.NOTSET)
+    logging.getLogger("latewood").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

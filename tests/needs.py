@@ -61,6 +61,10 @@ def _rich(_: pytest.Config) -> str:
     return "" if _is_there("rich") else _not_installed("rich")
 
 
+def _testcapi(_: pytest.Config) -> str:
+    return "" if _is_there("_testcapi") else "this Python has no _testcapi, which makes it run out of memory"
+
+
 def _proc(_: pytest.Config) -> str:
     return "" if Path("/proc/self/fd").exists() else "there is no /proc to count descriptors in"
 
@@ -150,6 +154,7 @@ NEEDS: Final = {
     "java": Need(_java, "install Java 17 or 21, or pip install 'latewood[java]'"),
     "connect": Need(_connect, "pip install 'latewood[dev]'"),
     "rich": Need(_rich, "pip install 'latewood[pretty]'"),
+    "testcapi": Need(_testcapi, "use a Python that has the modules of its own tests, such as Debian's"),
     "proc": Need(_proc, "mount -t proc proc /proc"),
     "root": Need(_root, "run the tests as root"),
     "unprivileged": Need(_unprivileged, "install util-linux"),

@@ -16,12 +16,7 @@ import pytest
 from tests.forking import in_child
 from tests.kernel.packing import U64_MAX
 
-pytestmark = [
-    pytest.mark.needs("native"),
-    pytest.mark.skipif(
-        importlib.util.find_spec("_testcapi") is None, reason="this Python cannot be told to run out of memory"
-    ),
-]
+pytestmark = pytest.mark.needs("native", "testcapi")
 
 FAILURES_MAX = 20_000
 COUNT = 300
