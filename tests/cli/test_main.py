@@ -139,6 +139,8 @@ ERRORS = [
     (latewood.ManifestCorrupted("x", PATH, 7), 4),
     (latewood.ReaderAhead(PATH, 1, 2), 4),
     (latewood.AnotherLog("x", PATH, "y"), 4),
+    (errors.StrayLog("x", PATH), 4),
+    (errors.StrayRecord("x", PATH, 7, 8), 4),
     (latewood.DataLost(1, 2), 1),
     (latewood.ClosedError("x"), 1),
     (latewood.Poisoned("x"), 1),

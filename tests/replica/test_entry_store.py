@@ -16,6 +16,7 @@ from latewood.errors import (
     UsageError,
 )
 from latewood.format.entry import decode_pack
+from latewood.format.identity import Owner
 from latewood.log import Log, LogOptions
 from latewood.replica.engine import ConfState, EntryKind, HardState
 from latewood.replica.markers import ANCHOR_ENTRIES
@@ -339,7 +340,7 @@ def test_a_parent_log_without_its_head_is_refused() -> None:
     fs = MemFS()
     with open_store(fs) as store:
         store.append(entries(1, 60))
-    with Log.open(ROOT, SMALL, fs=fs, background=False) as log:
+    with Log.open(ROOT, SMALL, fs=fs, background=False, owner=Owner.NODE) as log:
         log._writer.retire(log._manifest().entries[1].segment_id)
     with pytest.raises(CorruptError, match="without the base"):
         open_store(fs)

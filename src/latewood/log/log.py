@@ -203,7 +203,8 @@ class Log:
         """Make everything appended so far durable.
 
         Raises:
-            Poisoned, DirectoryReplaced: the sync failed, now or before, or the directory is another now; reopen the log.
+            Poisoned: the sync failed, now or before; reopen the log.
+            DirectoryReplaced: another directory is in its place now; reopen the log.
         """
         self._writer.flush()
 
