@@ -388,7 +388,7 @@ def test_a_barrier_ends_with_its_own_time_and_not_with_that_of_other_calls(is_hu
                 with pytest.raises(WaitExpired):
                     await call
         waits = [one for one in cluster.seen if isinstance(one, Barrier)]
-        assert len(waits) == 4
+        assert len(waits) >= 4, "each asked; one that has time left may ask again"
         assert all(one.timeout_ms <= 100 for one in waits)
 
     played(act, timeout_ms=60_000, attempt_ms=60_000)

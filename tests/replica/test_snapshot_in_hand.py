@@ -1,5 +1,7 @@
 """Snapshots that are written, and count only when their partitions are durable, while entries are routed."""
 
+from pathlib import Path
+
 import pytest
 
 from latewood.errors import (
@@ -8,6 +10,7 @@ from latewood.errors import (
 )
 from latewood.replica.snapshot import (
     SnapshotInHand,
+    SnapshotReader,
     begin_snapshot,
     snapshots,
 )
@@ -69,6 +72,36 @@ def test_a_sync_that_fails_while_a_snapshot_is_published_is_told_as_that() -> No
     fs.heal()
     assert snapshots(fs, DIRECTORY) == []
     assert not fs.list(DIRECTORY), "what was written of it is gone"
+
+
+class StoppedFS(MemFS):
+    """A disk whose node is stopped at the moment when a snapshot gets its name, before or after the rename."""
+
+    def __init__(self, *, is_renamed: bool) -> None:
+        super().__init__()
+        self.is_renamed = is_renamed
+        self.in_hand: SnapshotInHand | None = None
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename, and have the node's other thread abandon the snapshot."""
+        if self.is_renamed:
+            super().rename(source, target)
+        if self.in_hand is not None and target.parent == DIRECTORY:
+            self.in_hand.abandon()
+        if not self.is_renamed:
+            super().rename(source, target)
+
+
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_snapshot_that_is_abandoned_while_it_is_published_is_whole(is_renamed: bool) -> None:  # noqa: FBT001 - a parameter
+    fs = StoppedFS(is_renamed=is_renamed)
+    node = Node(fs)
+    node.write(1, b"a")
+    fs.in_hand = begun(node)
+    fs.in_hand.publish()
+    node.close()
+    with SnapshotReader.open(fs, DIRECTORY / "1-1") as reader:
+        assert [one.partition_id for one in reader.partitions] == [1]
 
 
 def test_a_snapshot_that_nobody_publishes_can_be_given_up_and_taken_again() -> None:

@@ -12,6 +12,7 @@ Threads: a `SnapshotWriter` or `SnapshotReceiver` is used by one at a time; a `S
 
 import logging
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -319,12 +320,14 @@ class SnapshotInHand:
     """A snapshot whose chunks are written.  It counts once `publish` has returned.
 
     Made and recorded by the thread that owns the partitions; in between, any other may publish it while the owner goes
-    on: what is routed meanwhile only makes more durable than the snapshot says.
+    on: what is routed meanwhile only makes more durable than the snapshot says.  Any thread may abandon it at any time.
     """
 
     def __init__(self, snapshot: Snapshot, writer: SnapshotWriter | None) -> None:
         """Without a writer it is there already; with one, that is the snapshot's from now on."""
         self.snapshot, self._writer = snapshot, writer
+        self._mutex = threading.Lock()
+        """Guards `_writer`.  The thread that took the writer either finishes or abandons it; no other thread does."""
         self._marks: list[tuple[PartitionLogStore, PartitionProgress]] = []
         """Every partition with its progress, as it was."""
 
@@ -338,21 +341,27 @@ class SnapshotInHand:
         Raises:
             Poisoned: a sync failed; the node must be opened again.
         """
+        writer = self._take_writer()  # A node that stops abandons the snapshot; that must not empty what has its name.
         try:
             for partition, progress in self._marks:
                 if progress.flushed_index < progress.highest_index:
                     _flush(partition)
-            if self._writer:
-                self._writer.finish()
-                self._writer = None
-        finally:
-            self.abandon()
+            if writer:
+                writer.finish()
+        except BaseException:
+            if writer:
+                writer.abandon()
+            raise
 
     def abandon(self) -> None:
-        """Give it up, if it is not published; again does no harm."""
-        writer, self._writer = self._writer, None
-        if writer:
+        """Give it up, unless it is published or being published; again does no harm."""
+        if writer := self._take_writer():
             writer.abandon()
+
+    def _take_writer(self) -> SnapshotWriter | None:
+        with self._mutex:
+            writer, self._writer = self._writer, None
+            return writer
 
     def record(self, machine: SegmentedStateMachine) -> None:
         """Let the watermarks know."""
