@@ -2,7 +2,7 @@
 
 import pytest
 
-from latewood.closing import NOTES_MAX, Closing
+from latewood.closing import NOTES_MAX, Closing, close_behind
 from latewood.errors import DiskFull, Poisoned, StorageError
 
 
@@ -78,3 +78,41 @@ def test_an_error_of_the_block_itself_is_told_with_those_of_the_parts() -> None:
     with pytest.raises(Poisoned) as worse:
         in_a_block(DiskFull("of a part"), Poisoned("of the block"))
     assert worse.value.__notes__ == ["closing went on, and met DiskFull: of a part"]
+
+
+class _Closed:
+    """Something whose closing fails."""
+
+    def __init__(self, met: BaseException) -> None:
+        self._met = met
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        close_behind(lambda: fail(self._met), error)
+
+
+@pytest.mark.parametrize(
+    ("block", "met", "raised", "note"),
+    [
+        (ValueError("mine"), DiskFull("full"), ValueError, "closing it met DiskFull: full"),
+        (KeyboardInterrupt("stop"), Poisoned("in doubt"), KeyboardInterrupt, "closing it met Poisoned: in doubt"),
+        (Poisoned("first"), Poisoned("second"), Poisoned, "closing it met Poisoned: second"),
+        (ValueError("mine"), Poisoned("in doubt"), Poisoned, "before it was closed there was ValueError: mine"),
+    ],
+)
+def test_what_a_block_raised_goes_on_unless_closing_meets_something_graver(
+    block: BaseException, met: BaseException, raised: type[BaseException], note: str
+) -> None:
+    with pytest.raises(raised) as caught, _Closed(met):
+        fail(block)
+    assert caught.value.__notes__ == [note]
+    assert caught.value is block or caught.value.__context__ is block
+    assert not caught.value.__suppress_context__
+
+
+def test_what_closing_met_is_raised_if_the_block_raised_nothing() -> None:
+    with pytest.raises(DiskFull, match="full"):
+        close_behind(lambda: fail(DiskFull("full")), None)
+    close_behind(lambda: None, ValueError("goes on by itself"))

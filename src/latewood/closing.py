@@ -1,7 +1,8 @@
 """Closing: the end of something that has many parts, each of which may fail to end well.
 
 Every part is closed, whatever others raise.  One error is raised in the end: an interrupt, else one that says that
-records are in doubt, else the first; the others are in its notes.
+records are in doubt, else the first; the others are in its notes.  So it is with what a `with` block raised, which came
+before whatever closing met.
 """
 
 from collections.abc import Callable
@@ -39,13 +40,30 @@ class Closing:
         gravest = min(errors, key=_rank)  # Of those that are equal it is the first.
         others = [other for other in errors if other is not gravest]
         for other in others[:NOTES_MAX]:
-            gravest.add_note(f"closing went on, and met {type(other).__name__}: {other}")
-            for note in getattr(other, "__notes__", []):
-                gravest.add_note(note)
+            _note(gravest, "closing went on, and met", other)
         if len(others) > NOTES_MAX:
             gravest.add_note(f"and {len(others) - NOTES_MAX} more failures")
         if gravest is not error:
-            raise gravest from None
+            raise gravest
+
+
+def close_behind(close: Callable[[], object], error: BaseException | None) -> None:
+    """Close at the end of a `with` block, which raised `error`; that goes on, unless closing meets something graver."""
+    try:
+        close()
+    except BaseException as met:
+        if error is None:
+            raise
+        if _rank(met) < _rank(error):
+            met.add_note(f"before it was closed there was {type(error).__name__}: {error}")
+            raise
+        _note(error, "closing it met", met)
+
+
+def _note(error: BaseException, how: str, other: BaseException) -> None:
+    error.add_note(f"{how} {type(other).__name__}: {other}")
+    for note in getattr(other, "__notes__", []):
+        error.add_note(note)
 
 
 def _rank(error: BaseException) -> int:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from latewood.archive.names import parse_file_name
-from latewood.errors import DataLost, Locked, LogBehind
+from latewood.archive.tier import Tier
+from latewood.errors import DataLost, Locked, LogBehind, TierUnavailable
 from latewood.format.identity import Owner
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
@@ -16,6 +18,7 @@ from latewood.log.identity import stranger_reason
 from latewood.queue import open_queue
 from latewood.runtime import Store
 from latewood.runtime.continuation import Continuation
+from latewood.runtime.remake import remake_catalog
 from tests.runtime.pond import LAKE, NAME, Pond, pond
 
 OLD, NEW = 100, 100
@@ -194,6 +197,115 @@ def test_a_log_that_was_restored_rightly_goes_on(scene: Scene) -> None:
     lake.check()
 
 
+# -- what the catalog does not know -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def older(home: Path) -> Iterator[Pond]:
+    """A store of one shard whose logs and catalog are of before its second flush; its chunks are not."""
+    with pond(home, shards=1) as lake:
+        lake.append_many([b"old-%d" % number for number in range(OLD)])
+        lake.run("flush")
+        lake.run("checkpoint")
+        lake.store.close()
+        root, past = home / LAKE, home / "past"
+        shutil.copytree(root, past)
+        lake.store = lake._open()
+        lake.append_many([b"new-%d" % number for number in range(NEW)])
+        lake.run("flush")
+        lake.run("checkpoint")
+        lake.store.close()
+        chunks = Path("databases", f"00000001-{NAME}", "chunks")
+        shutil.rmtree(past / chunks)
+        shutil.copytree(root / chunks, past / chunks)
+        shutil.rmtree(root)
+        past.rename(root)
+        lake.store = lake._open()
+        yield lake
+
+
+def test_an_older_log_is_not_appended_to_if_a_chunk_that_no_row_names_goes_beyond_it(older: Pond) -> None:
+    before = files_of(older.home / LAKE / "databases")
+    with pytest.raises(LogBehind, match=r"no row of the catalog names it.*`latewood rebuild --catalog`"):
+        older.db.append(b"x")
+    found: list[int] = []
+    with pytest.raises(LogBehind):
+        found.extend(record.sequence for record in older.db.scan())
+    assert found == list(range(OLD))
+    assert files_of(older.home / LAKE / "databases") == before
+
+
+def test_a_chunk_that_no_row_names_and_no_log_has_is_never_an_orphan(older: Pond) -> None:
+    names = older.files()
+    for kind in ("flush", "compact", "archive"):
+        older.enqueue(kind)
+        older.settle()
+    assert set(names) <= set(older.files())
+    older.run("verify")
+    report = load_report(PosixFS(), older.site.report_dir)
+    assert [found.severity for found in report.findings if found.shard == 0] == ["damage"]
+
+
+def test_a_catalog_that_is_made_again_counts_what_an_older_one_did_not_know(older: Pond) -> None:
+    older.store.close()
+    (report,) = remake_catalog(older.home / LAKE).databases
+    (problem,) = report.problems
+    assert f"ends at {OLD}, and the store had its records up to {OLD + NEW - 1} in chunks" in problem
+    older.store = older._open()
+    (done,) = continued(older)
+    assert done.first_sequence == OLD + NEW
+    older.check()
+    older.fill(30)
+    older.run("flush")
+    older.check()
+
+
+def test_a_loss_can_be_accepted_before_the_chunk_is_counted_and_it_is_counted_later(older: Pond) -> None:
+    (done,) = continued(older)
+    assert (done.covered, done.first_sequence) == (OLD, OLD + NEW)
+    older.run("flush")
+    older.store.close()
+    remake_catalog(older.home / LAKE)
+    older.store = older._open()
+    older.check()
+
+
+def test_a_chunk_of_another_store_that_goes_beyond_the_log_keeps_nothing_back(scene: Scene) -> None:
+    (name,) = [parse_file_name(path.name) for path in scene.lake.files() if path.name.startswith("00000-")]
+    assert name is not None
+    with pond(scene.lake.home / "other", shards=1) as other:
+        other.append_many([b"theirs"] * 10)
+        other.run("flush")
+        (theirs,) = other.files()
+        beyond = name._replace(sequence_min=1000, sequence_max=1009, token="0" * 32)
+        shutil.copyfile(theirs, scene.lake.db_dir / "chunks" / beyond.file_name)
+    scene.lake.reopen()
+    scene.lake.append(b"next")
+
+
+def test_objects_of_a_newer_store_are_damage_to_an_older_one(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        lake.append_many([b"old"] * OLD)
+        lake.store.close()
+        shutil.copytree(home / LAKE, home / "past")
+        lake.store = lake._open()
+        for kind in ("flush", "archive"):
+            lake.run(kind)
+        lake.append_many([b"new"] * NEW)
+        for kind in ("flush", "archive"):
+            lake.run(kind)
+        lake.store.close()
+        shutil.rmtree(home / LAKE)
+        (home / "past").rename(home / LAKE)
+        lake.store = lake._open()
+        lake.run("verify")
+        report = load_report(PosixFS(), lake.site.report_dir)
+        assert [(found.severity, found.problem.partition(":")[0]) for found in report.findings] == [
+            ("warning", "no row names this object; it may be an only copy"),
+            ("damage", "no row names this object, and the log ends before its records"),
+        ]
+
+
 # -- going on without what is lost ------------------------------------------------------------------------
 
 
@@ -291,6 +403,54 @@ def test_a_log_that_is_open_elsewhere_is_not_replaced(scene: Scene) -> None:
         with pytest.raises(Locked):
             lake.store.continue_log(NAME, planned)
     assert sorted(path.name for path in scene.shards.iterdir()) == ["00000", "00001"]
+
+
+class Unreachable:
+    """A tier that does not answer until it is told to."""
+
+    def __init__(self, tier: Tier) -> None:
+        self._tier, self.name, self.answers = tier, tier.name, False
+
+    def __getattr__(self, name: str) -> Any:
+        if not self.answers:
+            raise TierUnavailable("it does not answer")
+        return getattr(self._tier, name)
+
+
+def unknown(lake: Pond) -> None:
+    """Have the catalog not know which log the shard has, as in a store of an older program."""
+    db_id, record = lake.store.databases()[0]
+    txn = lake.store.catalog.begin_write()
+    txn.put_db(db_id, replace(record, identity=b"\1" * 16, logs=b""))
+    txn.commit()
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_a_log_goes_on_as_the_one_that_its_chunks_name_though_they_cannot_be_read(
+    home: Path,
+    is_noted: bool,  # noqa: FBT001 - a case
+) -> None:
+    with pond(home, shards=1) as lake:
+        lake.append_many([b"a"] * OLD)
+        for kind in ("flush", "checkpoint", "archive", "evict"):
+            lake.run(kind)
+        if not is_noted:
+            unknown(lake)
+        lake.store.close()
+        shutil.rmtree(home / LAKE / "databases" / f"00000001-{NAME}" / "shards" / "00000")
+        lake.tier = Unreachable(lake.tier)
+        lake.store = lake._open()
+        with pytest.raises(LogBehind):
+            lake.db.append(b"x")
+        if not is_noted:
+            with pytest.raises(TierUnavailable):
+                continued(lake)
+            lake.tier.answers = True
+        assert [one.first_sequence for one in continued(lake)] == [OLD]
+        lake.tier.answers = True
+        lake.check()
+        lake.append(b"next")
+        lake.check()
 
 
 def test_nothing_goes_on_in_a_store_that_is_sound(scene: Scene) -> None:

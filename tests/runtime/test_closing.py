@@ -7,7 +7,7 @@ import pytest
 
 from latewood.catalog.catalog import Catalog
 from latewood.catalog.writer import Writer as CatalogWriter
-from latewood.errors import ClosedError, DiskFull, LatewoodError, Poisoned
+from latewood.errors import ClosedError, DiskFull, LatewoodError, Poisoned, StorageError
 from latewood.fs.posix import PosixFile, PosixLock
 from latewood.jobs import WorkerPool
 from latewood.log.writer import Writer
@@ -128,3 +128,44 @@ def test_what_is_raised_is_an_error_of_ours(root: Path, monkeypatch: pytest.Monk
     full(monkeypatch)
     with pytest.raises(LatewoodError):
         store.close()
+
+
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt, ClosedError])
+def test_what_a_block_raised_is_not_hidden_by_a_full_disk(root: Path, raised: type[BaseException]) -> None:
+    filled(root).close()
+
+    def block(monkeypatch: pytest.MonkeyPatch) -> None:
+        with Store.open(root) as store:
+            for number in range(SHARDS):
+                store.database("clicks").append(b"%d" % number)
+            full(monkeypatch)
+            raise raised("of the block")
+
+    with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(raised, match="of the block") as caught:
+        block(monkeypatch)
+    assert sum("DiskFull" in note for note in caught.value.__notes__) == SHARDS
+    with Store.open(root) as again:
+        assert len(list(again.database("clicks").scan())) == 3 * SHARDS
+
+
+def test_an_input_output_error_of_one_shard_of_eight_is_told_and_keeps_nothing_open(root: Path) -> None:
+    store = Store.open(root)
+    database = store.create_database("clicks", shards=8)
+    for number in range(8):
+        database.append(b"%d" % number)
+    sync = PosixFile.sync_and_note
+
+    def failing(file: PosixFile, *arguments: Any, **named: Any) -> None:
+        if "/00005/segments/" in str(file.path):
+            raise StorageError(f"{file.path}: Input/output error")
+        sync(file, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PosixFile, "sync_and_note", failing)
+        with pytest.raises(Poisoned, match="Input/output error") as caught:
+            store.close()
+    assert "/00005" in str(caught.value)
+    assert not hasattr(caught.value, "__notes__")
+    with Store.open(root) as again:
+        assert len(list(again.database("clicks").scan())) == 8
+        again.database("clicks").append_many([b"more"] * 8)

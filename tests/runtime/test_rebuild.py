@@ -10,11 +10,20 @@ import pytest
 from latewood.archive.keys import KeyRing
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, JobKind
-from latewood.errors import CatalogCorrupted, CorruptError, DataLost, KeyNotFound, TierUnavailable, UsageError
+from latewood.errors import (
+    CatalogCorrupted,
+    CorruptError,
+    DataLost,
+    KeyNotFound,
+    LogBehind,
+    TierUnavailable,
+    UsageError,
+)
 from latewood.format.store_layout import StoreLayout
 from latewood.fs import PosixFS
 from latewood.runtime import Store
 from latewood.runtime.rebuild import DatabaseReport, rebuild_catalog
+from latewood.runtime.remake import remake_catalog
 from tests.jobs.kit import OPTIONS
 from tests.runtime.pond import LAKE, NAME, Pond, pond
 from tests.runtime.test_fork import payloads, run
@@ -409,3 +418,30 @@ def test_a_store_without_its_catalog_is_not_opened(home: Path, mode: Any, *, is_
     with pytest.raises(CatalogCorrupted, match=f"the catalog is lost; run `latewood rebuild --catalog {root}`"):
         Store.open(root, mode=mode)
     assert (root / "catalog.mdb").exists() == is_empty
+
+
+def test_what_lies_behind_a_gap_counts_if_the_log_ends_before_it(home: Path) -> None:
+    """The log is an older copy: it fills a part of the gap, and has nothing of what follows."""
+    with pond(home, shards=1) as lake:
+        lake.append_many([b"a"] * 50)
+        lake.run("flush")
+        lake.append_many([b"b"] * 50)
+        lake.db.shards[0].log.roll()
+        lake.store.close()
+        shutil.copytree(shards := lake.home / LAKE / "databases" / f"00000001-{NAME}" / "shards", home / "past")
+        lake.store = lake._open()
+        for letter in (b"c", b"d"):
+            lake.append_many([letter] * 50)
+            lake.run("flush")
+        lake.store.close()
+        (middle,) = shards.parent.glob("chunks/*-00000000000000000149-*")
+        middle.unlink()
+        shutil.rmtree(shards)
+        shutil.copytree(home / "past", shards)
+        (report,) = remake_catalog(home / LAKE).databases
+        assert (report.chunks, report.gaps) == (2, [(0, 100, 150)])
+        assert "ends at 100, and the store had its records up to 199 in chunks" in report.problems[0]
+        lake.store = lake._open()
+        with pytest.raises(LogBehind):
+            lake.db.append(b"x")
+        assert [record.payload for record in lake.db.scan(start=150, stop=200)] == [b"d"] * 50

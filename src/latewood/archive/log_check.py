@@ -1,24 +1,83 @@
-"""Looks whether the log of a shard goes as far as its chunks; `coverage` decides.  Never writes."""
+"""Looks whether the log of a shard goes as far as its chunks; `coverage` decides.  Never writes.
 
+Chunks are those that the catalog knows and, in the database's directory, also files that no row names: a catalog that
+was restored from an older copy together with the logs knows nothing of them, and they may be the only copies.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 
 from latewood.archive.coverage import shortfall
-from latewood.errors import LogBehind
+from latewood.archive.keys import KeyRing
+from latewood.archive.names import ChunkName, parse_file_name
+from latewood.errors import LatewoodError, LogBehind
+from latewood.forking import OwnLock
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
-from latewood.log.reach import reach_of
+from latewood.log.reach import LogReach, reach_of
 
 
-def log_behind(fs: FileSystem, path: Path, covered: int, wanted: bytes | None) -> LogBehind | None:
+class ChunkFiles:
+    """The chunk files of a database, by their names.  Thread-safe.
+
+    They are listed once: what a job makes later has records that the log of its shard has sealed.
+    """
+
+    def __init__(self, fs: FileSystem, directory: Path, keys: KeyRing | None = None) -> None:
+        self._fs, self._directory, self._keys = fs, directory, keys
+        self._lock = OwnLock()
+        self._names: dict[int, list[ChunkName]] | None = None
+
+    def beyond(self, shard: int, sequence: int) -> Sequence[ChunkName]:
+        """Return those of a shard that have records from a sequence on."""
+        with self._lock:
+            if self._names is None:
+                self._names = {}
+                for name in filter(None, map(parse_file_name, self._fs.list(self._directory))):
+                    self._names.setdefault(name.shard, []).append(name)
+            return [name for name in self._names.get(shard, []) if name.sequence_max >= sequence]
+
+    def is_of_log(self, name: ChunkName, identity: bytes | None) -> bool:
+        """Say whether the records of a file may have come from the log of this identity, None: of any.
+
+        One that cannot be read may: its records could turn out to be the only ones.
+        """
+        from latewood.archive.chunk_reader import open_chunk  # noqa: PLC0415 - Arrow takes its time to load
+
+        try:
+            with open_chunk(self._fs, self._directory / name.file_name, self._keys) as reader:
+                mark = reader.meta.mark
+        except LatewoodError:
+            return self._fs.exists(self._directory / name.file_name)
+        return identity is None or mark is None or mark.identity == identity
+
+
+def log_behind(
+    fs: FileSystem, path: Path, covered: int, wanted: bytes | None, files: ChunkFiles | None = None, shard: int = 0
+) -> LogBehind | None:
     """Return what is wrong with the log of a shard whose chunks go up to `covered`; None: nothing.
 
-    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.
-
-    What chunks cover must have been looked up before, because a writer may go on meanwhile: both only grow, and the log
-    is never behind.
+    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.  `files` are the chunk files of
+    its database.  What chunks cover must have been looked up before, because a writer may go on meanwhile: both only
+    grow, and the log is never behind.
 
     Raises:
         CorruptError, UnsupportedVersion: the log cannot be read.
     """
-    reason = shortfall(reach_of(fs, Layout(path), covered), covered, wanted)
+    ahead = files.beyond(shard, covered) if files is not None else []
+    reach = reach_of(fs, Layout(path), max([covered, *(name.sequence_max + 1 for name in ahead)]))
+    reason = shortfall(reach, covered, wanted)
+    if reason is None and files is not None and reach is not None:
+        reason = _shortfall_of_files(reach, ahead, files)
     return None if reason is None else LogBehind(path, reason)
+
+
+def _shortfall_of_files(reach: LogReach, ahead: Sequence[ChunkName], files: ChunkFiles) -> str | None:
+    for name in ahead:
+        reason = shortfall(reach, name.sequence_max + 1, None)
+        if reason is not None and files.is_of_log(name, reach.identity):
+            return (
+                f"{reason}; {name.file_name} is one of them, and no row of the catalog names it: if an older copy of "
+                f"that was restored too, `latewood rebuild --catalog` of the store counts the chunk in, and goes first"
+            )
+    return None

@@ -38,7 +38,7 @@ from latewood.catalog.waiting import WaitHandle, WaitRoom
 from latewood.catalog.watching import wait_by_looking
 from latewood.catalog.writer import Writer
 from latewood.clock import Clock, SystemClock
-from latewood.closing import Closing
+from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, ReadOnlyError, UsageError
 from latewood.forking import close_after_fork, forked
 from latewood.fs import FileSystem, Lock, PosixFS
@@ -287,7 +287,7 @@ class Catalog:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, value)
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child."""

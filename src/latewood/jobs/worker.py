@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from latewood.catalog import WaitHandle
 from latewood.catalog.tables import Component, JobRecord
-from latewood.closing import Closing
+from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, JobStopped, LatewoodError, UsageError
 from latewood.forking import close_after_fork, forked
 from latewood.jobs.bell import Bell, ThreadBell
@@ -169,7 +169,7 @@ class WorkerPool:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop()
+        close_behind(self.stop, value)
 
     # -- inside -----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from latewood.clock import Clock, SystemClock
-from latewood.closing import Closing
+from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.forking import close_after_fork, forked
 from latewood.format.identity import LogIdentity, Mark, Owner
@@ -109,7 +109,7 @@ class Log:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, error)
 
     @property
     def path(self) -> Path:

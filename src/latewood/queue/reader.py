@@ -9,6 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
+from latewood.closing import close_behind
 from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
 from latewood.forking import close_after_fork, forked
 from latewood.format.segment import HEADER_SIZE
@@ -84,7 +85,7 @@ class Reader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, error)
 
     @property
     def sequence(self) -> int:

@@ -42,7 +42,7 @@ class Continuation(NamedTuple):
     first_sequence: int
     """With this sequence the new log begins; what lies between is lost."""
     identity: bytes | None = None
-    """Which log the shard's is, by the catalog or else by its chunks; None: neither says."""
+    """Which log the shard's is, by the catalog or else by its chunks, or that which is there; None: nothing says."""
     kept: Path | None = None
     """What was there is here now; None: nothing was, or nothing was done."""
 
@@ -92,7 +92,7 @@ def _planned(fs: FileSystem, shard: Shard, behind: LogBehind, database: Database
     files = _sequences_of_files(fs, site.chunk_dir, shard.number)
     covered, log_end = shard.end(), None if reach is None else reach.end
     first = max(covered, log_end or 0, *positions, *files)
-    identity = site.record.log_identity(shard.number) or shard.chunk_log()
+    identity = site.record.log_identity(shard.number) or shard.chunk_log() or (reach.identity if reach else None)
     return Continuation(shard.number, behind.reason, log_end, covered, first, identity)
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
-from latewood.closing import Closing
+from latewood.closing import Closing, close_behind
 from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, UsageError
 from latewood.forking import forked
 from latewood.format import keyed
@@ -167,7 +167,7 @@ class DatabaseReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, error)
 
     def _read(self, max_records: int) -> list[DatabaseRecord]:
         self._check_open()

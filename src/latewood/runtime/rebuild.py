@@ -36,8 +36,10 @@ from latewood.clock import SystemClock
 from latewood.errors import CorruptError, NotFoundError, UsageError
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
+from latewood.log.layout import Layout
+from latewood.log.reach import reach_of
 from latewood.queue import open_queue
-from latewood.runtime.found import Found, choose, gaps_of, strangers
+from latewood.runtime.found import Found, LogSpan, choose, gaps_of, strangers
 from latewood.tasks.engine import Engine, LocalEngine, Tools
 from latewood.tasks.finding import ChunkFind, ChunkFound, read_chunks
 from latewood.tasks.parcels import parcels
@@ -221,17 +223,17 @@ class _Rebuilding:
         record, gaps, superseded, rows = self._record, list[tuple[int, int, int]](), 0, list[ChunkRecord]()
         applied = []
         for shard in range(record.wal_shards):
-            log_first, identity = self._look_at_log(shard)
+            log, identity = self._look_at_log(shard)
             wanted = record.log_identity(shard)
             foreign = strangers(self._found[shard], wanted, identity)
             self._problems += [f"{one.name.file_name} is of another log, and does not count" for one in foreign]
-            chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log_first)
-            gaps += gaps_of(shard, chosen, log_first, begins_at_0=self._begins_at_0)
+            chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log)
+            gaps += gaps_of(shard, chosen, log, begins_at_0=self._begins_at_0)
             superseded += len(replaced)
             rows += [self._row(one) for one in chosen]
             covered = covered_end(0, chosen)
             self._problems += self._log_problems(shard, covered)
-            applied.append(max(log_first or 0, covered))
+            applied.append(max(log.first if log else 0, covered))
         self._commit(rows, applied, last_chunk)
         report = DatabaseReport(record.name, self.db_id, record.wal_shards, len(rows), superseded, gaps, self._problems)
         return report, last_chunk + len(rows)
@@ -268,12 +270,13 @@ class _Rebuilding:
             if name is not None:
                 yield name, info.key
 
-    def _look_at_log(self, shard: int) -> tuple[int | None, bytes | None]:
-        """Return where a log begins, and its identity; None if it cannot be read, and must be mended first."""
+    def _look_at_log(self, shard: int) -> tuple[LogSpan | None, bytes | None]:
+        """Return what a log has, and its identity; None if it cannot be read, and must be mended first."""
         path = self._places[0].layout.shard(shard)
         # What is wrong with it is told later, when the chunks are known.
         with suppress(CorruptError, NotFoundError), open_queue(path, mode="r", fs=self._fs) as log:
-            return log.first_sequence, log.mark.identity if log.mark else None
+            if (reach := reach_of(self._fs, Layout(path))) is not None:
+                return LogSpan(log.first_sequence, reach.sealed_end), log.mark.identity if log.mark else None
         return None, None
 
     def _log_problems(self, shard: int, covered: int) -> list[str]:

@@ -6,12 +6,13 @@ read, and whoever comes to their end meets LogBehind.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from latewood.archive.cover import Piece, as_of, cover, floor
-from latewood.catalog.tables import ChunkRecord
+from latewood.catalog.tables import ChunkRecord, RemoteArchived
 from latewood.errors import (
+    AccessDenied,
     ClosedError,
     CorruptError,
     DataLost,
@@ -165,12 +166,28 @@ class Shard:
                     self._give_up(error, piece.chunk)
 
     def chunk_log(self) -> bytes | None:
-        """Return the log that the newest of its own chunks names, of those that can be read; None: none names one."""
-        for chunk in reversed(self._inventory.chunks(self.number)):
-            if chunk.origin_db_id is None:
-                with suppress(LatewoodError), self._open_chunk(chunk) as reader:
+        """Return the log that the newest of its own chunks names, of those that are sound; None: none names one.
+
+        Files are looked at before objects.
+
+        Raises:
+            AccessDenied, UnavailableError, KeyNotFound, UsageError: none could be looked at that may name one.
+        """
+        own = [chunk for chunk in reversed(self._inventory.chunks(self.number)) if chunk.origin_db_id is None]
+        unseen: LatewoodError | None = None
+        for chunk in sorted(own, key=lambda chunk: isinstance(chunk.residency, RemoteArchived)):
+            try:
+                with self._open_chunk(chunk) as reader:
                     if reader.meta.mark is not None:
                         return reader.meta.mark.identity
+            except (AccessDenied, UnavailableError, KeyNotFound, UsageError) as error:
+                unseen = unseen or error
+                if isinstance(error, UnavailableError):  # Each of the others would be waited for as long.
+                    break
+            except LatewoodError:  # It is damaged or gone: no read will ever ask which log it is of.
+                continue
+        if unseen is not None:
+            raise unseen
         return None
 
     def close(self) -> None:

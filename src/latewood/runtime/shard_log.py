@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from latewood.archive.log_check import log_behind
+from latewood.archive.log_check import ChunkFiles, log_behind
 from latewood.catalog.tables import DbRecord
 from latewood.format.identity import Owner
 from latewood.format.store_layout import DatabaseLayout
@@ -47,16 +47,17 @@ def open_log(
     layout: DatabaseLayout,
     record: DbRecord,
     mode: Literal["w", "r"],
+    files: ChunkFiles,
     shard: int,
     covered: Callable[[], int],
 ) -> Queue:
-    """Open the log of a shard; `covered` tells how far its chunks go.
+    """Open the log of a shard; `covered` tells how far its chunks go, and `files` are the files of all of them.
 
     Raises:
         LogBehind: it is not there, or is another log, or ends before that.  Nothing was written.
     """
     path, identity = layout.shard(shard), record.log_identity(shard)
-    if (behind := log_behind(site.fs, path, covered(), identity)) is not None:
+    if (behind := log_behind(site.fs, path, covered(), identity, files, shard)) is not None:
         raise behind
     options = _options(record, 0)
     if mode == "r":

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 from msgspec.structs import replace
 
 from latewood.archive.keys import KeyRing
+from latewood.archive.log_check import ChunkFiles
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog, CatalogOptions, RecoveryReport, recover
 from latewood.catalog.description import origin_of, store_description
@@ -31,7 +32,7 @@ from latewood.catalog.tables import (
     WalStateRecord,
 )
 from latewood.clock import Clock, SystemClock
-from latewood.closing import Closing
+from latewood.closing import Closing, close_behind
 from latewood.errors import (
     CorruptError,
     JobFailed,
@@ -382,7 +383,7 @@ class Store:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, error)
 
     # -- inside -----------------------------------------------------------------------------------------------
 
@@ -420,7 +421,8 @@ class Store:
             record = adopted(self._site, db_id, record)
         layout = self.layout.located(record.options.wal_dir)
         inventory = Inventory(self.catalog, db_id)
-        opened = partial(open_log, self._site, layout, record, self._mode)
+        files = ChunkFiles(self._site.fs, layout.chunks, self._site.keys)
+        opened = partial(open_log, self._site, layout, record, self._mode, files)
         shards = [
             Shard(
                 number,

@@ -26,9 +26,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from latewood.archive.log_check import log_behind
+from latewood.archive.log_check import ChunkFiles, log_behind
 from latewood.clock import Clock, SystemClock
 from latewood.errors import AnotherLog, CorruptError, DataLost, LatewoodError
+from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem
 from latewood.log.roll import check_payload
 from latewood.queue import Queue, open_queue
@@ -93,6 +94,7 @@ class Committer:
         self._step = hook or _no_hook
         self._sleep = sleep
         self._files = CommitFiles(fs, target.state)
+        self._chunks = ChunkFiles(fs, DatabaseLayout(target.root).chunks) if target.is_database else None
 
     def commit(self, batch: Batch, staged: Sequence[StagedFile]) -> bool:
         """Append the records of a batch, unless they are in the log; return whether this call did something.
@@ -351,7 +353,8 @@ class Committer:
         target = self._target
         if not target.is_database:
             return
-        behind = log_behind(self._fs, target.logs[shard], target.covered[shard], target.identities[shard])
+        path, covered, wanted = target.logs[shard], target.covered[shard], target.identities[shard]
+        behind = log_behind(self._fs, path, covered, wanted, self._chunks, shard)
         if behind is not None:
             raise behind
 

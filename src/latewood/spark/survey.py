@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from latewood.archive.cover import Piece, as_of, cover, floor
 from latewood.archive.coverage import covered_end
-from latewood.archive.log_check import log_behind
+from latewood.archive.log_check import ChunkFiles, log_behind
 from latewood.archive.names import shard_prefix
 from latewood.catalog import Catalog
 from latewood.catalog.tables import (
@@ -66,12 +66,13 @@ class Shard:
     behind: LogBehind | None = None
     """Why its log is not read."""
 
-    def __init__(self, source: ShardSource, database: DatabaseState | None) -> None:
-        covered = _covered(database, source.shard.number) if database else 0
+    def __init__(self, source: ShardSource, database: DatabaseState | None, files: ChunkFiles | None = None) -> None:
+        number = source.shard.number
+        covered = _covered(database, number) if database else 0
         self.behind = None
         if database:
-            wanted = database.record.log_identity(source.shard.number)
-            self.behind = log_behind(PosixFS(), Path(source.log), covered, wanted)
+            wanted = database.record.log_identity(number)
+            self.behind = log_behind(PosixFS(), Path(source.log), covered, wanted, files, number)
         self.id, self.database = source.shard, database
         self.reader = ShardReader(source if self.behind is None else source._replace(chunks_alone=covered))
         self.source = self.reader.source_now()
@@ -231,8 +232,9 @@ def _survey_store(fs: FileSystem, place: Place, options: ReadOptions, opened: Ex
         read: Callable[[], list[DatabaseState]] = lambda: catalog.read(lambda view: _databases(view, place))  # noqa: E731
         shards = []
         for state in read():
+            files = ChunkFiles(fs, state.files.chunks)
             for number in range(state.record.wal_shards):
-                shard = Shard(_source(state, number, names), state)
+                shard = Shard(_source(state, number, names), state, files)
                 opened.callback(shard.reader.close)
                 shards.append(shard)
         databases = read()  # After the logs.

@@ -76,25 +76,29 @@ def test_a_file_that_may_be_an_only_copy_stays_and_is_told(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("span", "last_applied", "log_first", "only"),
+    ("span", "last_applied", "log_first", "log_end", "only"),
     [
-        ((0, 9), 10, 0, False),
-        ((0, 9), 0, 0, False),
-        ((0, 9), 0, 5, True),
-        ((0, 9), 0, 10, True),
-        ((10, 19), 10, 10, False),
-        ((10, 19), 5, 15, True),
-        ((10, 19), 30, 40, False),
-        ((50, 59), 30, 40, False),
+        ((0, 9), 10, 0, 10, False),
+        ((0, 9), 0, 0, 10, False),
+        ((0, 9), 0, 0, 9, True),
+        ((0, 9), 0, 5, 10, True),
+        ((0, 9), 0, 10, 10, True),
+        ((10, 19), 10, 10, 20, False),
+        ((10, 19), 5, 15, 20, True),
+        ((10, 19), 30, 40, 40, False),
+        ((10, 19), 20, 0, 5, False),
+        ((50, 59), 30, 40, 60, False),
+        ((50, 59), 30, 40, 55, True),
     ],
 )
-def test_a_file_is_an_only_copy_if_it_fills_a_hole(
+def test_a_file_is_an_only_copy_if_it_fills_a_hole_or_goes_beyond_the_log(
     span: tuple[int, int],
     last_applied: int,
     log_first: int,
+    log_end: int,
     only: bool,  # noqa: FBT001 - expected
 ) -> None:
-    assert holds_only_copy(ChunkName(0, *span, token(1)), last_applied, log_first) is only
+    assert holds_only_copy(ChunkName(0, *span, token(1)), last_applied, log_first, log_end) is only
 
 
 def test_only_files_of_ours_that_no_row_names_are_found() -> None:

@@ -42,9 +42,10 @@ def unnamed(file_names: Iterable[str], named: Collection[str]) -> list[Unnamed]:
     return found
 
 
-def holds_only_copy(chunk: ChunkName, last_applied: int, log_first: int) -> bool:
+def holds_only_copy(chunk: ChunkName, last_applied: int, log_first: int, log_end: int) -> bool:
     """Say whether a file has records that the shard has neither in chunks nor in its log.  Pure."""
-    return max(chunk.sequence_min, last_applied) < min(chunk.sequence_max + 1, log_first)
+    is_before_log = max(chunk.sequence_min, last_applied) < min(chunk.sequence_max + 1, log_first)
+    return is_before_log or chunk.sequence_max >= max(last_applied, log_end)
 
 
 def sweep(attempt: Attempt) -> list[str]:
@@ -110,7 +111,8 @@ def _is_only_copy(attempt: Attempt, chunk: ChunkName) -> bool:
         return True
     last_applied = state.last_applied_sequence if state else 0
     try:
-        log_first = attempt.db.log(chunk.shard).first_sequence
+        log = attempt.db.log(chunk.shard)
+        log_first, log_end = log.first_sequence, log.next_sequence
     except LogBehind:  # It has nothing of its own to make the chunk of again.
         return chunk.sequence_max >= last_applied
-    return holds_only_copy(chunk, last_applied, log_first)
+    return holds_only_copy(chunk, last_applied, log_first, log_end)

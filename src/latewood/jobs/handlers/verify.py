@@ -10,7 +10,7 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from latewood.archive.names import parse_object_key, shard_prefix
+from latewood.archive.names import ChunkName, parse_object_key, shard_prefix
 from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from latewood.types import ChunkId
 
 STEPS: Final = ("commit doubt", "write report")
+_BEYOND_LOG: Final = (
+    "no row names this object, and the log ends before its records: the store is an older copy than its archive; "
+    "append nothing, and restore the newer copy, or count the chunk in with `latewood rebuild --catalog` of the store"
+)
 
 
 def verify(attempt: Attempt) -> Result:
@@ -113,8 +117,11 @@ class _Scrub:
                 "warning", str(self._attempt.db.chunk_dir / file_name), "no row names it; it may be an only copy"
             )
         if self._attempt.db.tier is not None:
-            for key in self._unknown_keys(self._attempt.db.tier):
-                self._note("warning", key, "no row names this object; it may be an only copy")
+            for key, name in self._unknown_keys(self._attempt.db.tier):
+                if name is not None and self._is_beyond_log(name):
+                    self._note("damage", key, _BEYOND_LOG, shard=name.shard)
+                else:
+                    self._note("warning", key, "no row names this object; it may be an only copy")
 
     def report(self, ops: list[Op]) -> ScrubReport:
         """Return what was found."""
@@ -139,7 +146,14 @@ class _Scrub:
         looks = partial(looks_at_records, engine, layout, check=check) if engine.lanes > 1 else None
         return verify_queue(self._attempt.fs, layout, deep=True, looks=looks)
 
-    def _unknown_keys(self, tier: Tier) -> Iterator[str]:
+    def _is_beyond_log(self, name: ChunkName) -> bool:
+        """Say whether a chunk has records that its shard's log has not come to."""
+        try:
+            return name.sequence_max >= self._attempt.db.log(name.shard).next_sequence
+        except LogBehind:  # That is told already.
+            return False
+
+    def _unknown_keys(self, tier: Tier) -> Iterator[tuple[str, ChunkName | None]]:
         db = self._attempt.db
         known = {named.key for row in self.rows if (named := object_of(row.record))}
         known |= {db.object_key(row.record) for row in self.rows}
@@ -147,7 +161,7 @@ class _Scrub:
             for info in tier.list(shard_prefix(db.record.name, shard)):
                 parsed = parse_object_key(info.key)
                 if info.key not in known and not (parsed and db.sharers(parsed[1].file_name)):
-                    yield info.key
+                    yield info.key, parsed[1] if parsed else None
 
     def _took(self, record: ChunkRecord) -> None:
         self._files += has_file(record)

@@ -12,7 +12,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from latewood.closing import Closing
+from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, OutcomeUnknown
 from latewood.forking import close_after_fork, forked, keep_for_ever
 from latewood.kernel import Record
@@ -87,7 +87,7 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, error)
 
     def partition(self, partition: int) -> "Partition":
         """Return a partition to append to and to read; the first append makes it."""
@@ -214,7 +214,7 @@ class PartitionReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        close_behind(self.close, error)
 
     @property
     def sequence(self) -> int:
