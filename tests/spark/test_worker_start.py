@@ -188,5 +188,17 @@ def test_an_interpreter_that_is_the_sessions_own_connects_early_too(
     assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == worker_python()
 
 
+def test_the_script_of_a_session_on_this_machine_is_not_kept_for_one_on_a_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        os, "environ", {**os.environ, "PYSPARK_PYTHON": "", "PYSPARK_DRIVER_PYTHON": "/usr/bin/python9"}
+    )
+    prepare_environment("local[2]")
+    prepare_environment("spark://other:7077")
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_DRIVER_PYTHON"] == "/usr/bin/python9"
+
+
 def test_both_halves_agree_on_the_variable() -> None:
     assert worker_connect.CONNECTION == worker_start.CONNECTION

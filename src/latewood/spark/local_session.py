@@ -46,6 +46,10 @@ case "$1 $2" in "-m pyspark."*) exec {python} -I -S {connect} {start} {installed
 exec {python} "$@"
 """
 
+_SCRIPTS: Final[set[str]] = set()
+"""What `worker_python` has returned in this process.  Only this machine has these files: a later session that has its
+executors on other machines must not start Python by them."""
+
 
 def session(app_name: str = "latewood", **conf: Any) -> "SparkSession":
     """Return a session, making one if there is none; settings are given as `spark_sql_shuffle_partitions=8`.
@@ -99,7 +103,7 @@ def prepare_environment(master: str = "local[*]") -> None:
     """
     python = worker_python() if master.startswith("local") else sys.executable
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        if os.environ.get(name, "") in ("", sys.executable):
+        if os.environ.get(name, "") in ("", sys.executable, *_SCRIPTS):
             os.environ[name] = python
     if is_alone(master):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
@@ -122,9 +126,11 @@ def worker_python() -> str:
     text = _WORKER_PYTHON.format_map({name: shlex.quote(word) for name, word in words.items()})
     name = f"python-{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()[:16]}"
     try:
-        return str(own_program(Path(name) / "bin" / "python", text))
+        script = str(own_program(Path(name) / "bin" / "python", text))
     except OSError:  # The script can be written nowhere.  Spark then starts this interpreter as it always does.
         return sys.executable
+    _SCRIPTS.add(script)
+    return script
 
 
 def _installed_pyspark() -> str:
