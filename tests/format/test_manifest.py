@@ -1,5 +1,6 @@
 """The manifest as a whole."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from latewood.errors import CorruptError, LatewoodError, ManifestCorrupted, UnsupportedVersion
 from latewood.format.entries import EntryTable, SegmentEntry
-from latewood.format.identity import BLOCK_SIZE, LIFE_SIZE, LogIdentity
+from latewood.format.identity import BLOCK_SIZE, LIFE_SIZE, LogIdentity, block_bytes
 from latewood.format.manifest import (
     ACTIVE_SIZE,
     HEADER_SIZE,
@@ -20,12 +21,13 @@ from latewood.format.manifest import (
     encode,
     encode_front,
 )
+from latewood.kernel import crc32c
 from tests.format.codecs import IDENTITY, identities, u32, u64
 
 SLOT = Path("events/manifest.2")
 VERSION_BITS = range(32, 64)
 
-paths = st.text(max_size=40)
+paths = st.from_regex(r"segments/([a-z0-9éß]{1,4}/){0,3}[0-9]{9,10}\.q", fullmatch=True)
 actives = st.builds(ActiveSegment, u32, u64, u64, paths)
 
 
@@ -97,6 +99,51 @@ def test_a_manifest_of_version_1_is_corrupt_when_it_is_cut_or_a_bit_of_it_flips(
 def test_an_identity_that_there_is_not_is_corrupt_though_the_checksum_is_right(change: dict[str, Any]) -> None:
     with pytest.raises(ManifestCorrupted, match="an identity with"):
         decode(encode(manifest()._replace(identity=IDENTITY._replace(**change))), SLOT)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "segments/../../000000001.q",
+        "segments/2026/03/02/x.q",
+        "segments/./000000001.q",
+        "segments/000000001.q\n",
+    ],
+)
+def test_a_path_that_no_log_gives_is_corrupt_though_the_checksum_is_right(path: str) -> None:
+    whole = manifest()
+    with pytest.raises(ManifestCorrupted, match="is not the path of a segment"):
+        decode(encode(whole._replace(active=whole.active._replace(path=path))), SLOT)
+    entries = whole.entries.append(SegmentEntry(20, 29, 4096, 0, path))
+    decoded = decode(encode(whole._replace(entries=entries)), SLOT)
+    with pytest.raises(ManifestCorrupted, match="is not the path of a segment"):
+        _ = decoded.entries[-1]
+
+
+@given(st.integers(0, 5), st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=9))))
+def test_no_manifest_with_a_right_checksum_raises_anything_but_our_errors(
+    count: int, changes: list[tuple[float, bytes]]
+) -> None:
+    raw = bytearray(encode(manifest(count)))
+    for where, new in changes:
+        at = 8 + int(where * (len(raw) - 8))
+        raw[at : at + len(new)] = new
+    with suppress(LatewoodError):
+        found = decode(signed(bytes(raw)), SLOT)
+        for index in range(min(len(found.entries), 9)):
+            assert found.entries[index].segment_id >= 0
+        found.entries.index_of_sequence(5)
+
+
+def signed(raw: bytes) -> bytes:
+    """Return a manifest of version 2 with the checksum that it should have, as far as its lengths can be believed."""
+    active = HEADER_SIZE + STATE_SIZE + block_bytes(raw, HEADER_SIZE + STATE_SIZE)
+    path_bytes = int.from_bytes(raw[active + ACTIVE_SIZE - 2 : active + ACTIVE_SIZE], "little")
+    front = active + ACTIVE_SIZE + path_bytes
+    checksum = crc32c(raw[:20] + bytes(4) + raw[24:front], crc32c(raw[front:]))
+    return raw[:20] + checksum.to_bytes(4, "little") + raw[24:]
 
 
 def test_a_torn_manifest_is_corrupt_at_each_length() -> None:

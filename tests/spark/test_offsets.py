@@ -1,6 +1,7 @@
 """Offsets: words, JSON, times, and the way to the checkpoint and back."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latewood.errors import UnsupportedVersion, UsageError
+from latewood.errors import LatewoodError, UnsupportedVersion, UsageError
 from latewood.format.identity import Mark
 from latewood.spark.offsets import (
     EARLIEST,
@@ -131,6 +132,10 @@ def test_offsets_of_version_2_as_they_are_stored() -> None:
     assert decode_offsets({"version": 2, "databases": {}}) == decode_offsets({}) == StoredOffsets({}, {})
 
 
+WRONG_SEQUENCES: Final = [3.9, float("inf"), float("nan"), "5", True, None, -1, 2**64]
+"""What is read as another number, or as none, skips records or fails in a way that nobody understands."""
+
+
 @pytest.mark.parametrize(
     "stored",
     [
@@ -140,11 +145,36 @@ def test_offsets_of_version_2_as_they_are_stored() -> None:
         {"version": 2, "shards": {"0": {"sequence": 5, "log": "00", "life": "00"}}},
         {"version": 2, "shards": [0]},
         {"version": 2, "databases": {"clicks": 5}},
+        {"version": 2},
+        {"version": True, "shards": {}},
+        {"version": 2, "shards": {"00": {"sequence": 5}}},
+        *({"version": 2, "shards": {"0": {"sequence": wrong}}} for wrong in WRONG_SEQUENCES),
+        *({"0": wrong} for wrong in WRONG_SEQUENCES),
+        {"-1": 5},
     ],
 )
 def test_another_sources_checkpoint_is_refused(stored: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="not those of a latewood source"):
         decode_offsets(stored)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["0", "1", "sequence", "log", "life", "clicks"]) | st.text(max_size=3), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["version", "shards", "databases", "0", "clicks"]), json_values | st.just(2)),
+)
+def test_no_stored_offsets_raise_anything_but_our_errors(stored: dict[str, Any]) -> None:
+    with suppress(LatewoodError):
+        found = decode_offsets(stored)
+        assert all(isinstance(sequence, int) and sequence >= 0 for sequence in found.sequences.values())
 
 
 def test_a_checkpoint_of_a_later_program_is_not_taken_for_damage() -> None:

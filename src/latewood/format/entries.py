@@ -29,6 +29,7 @@ The bytes are shared between successive manifests, which only add at the end: a 
 of them, so it is an immutable value all the same.  One thread, the log's writer, calls `append`.
 """
 
+import re
 import struct
 from bisect import bisect_right
 from pathlib import Path
@@ -56,6 +57,27 @@ _LAYOUT_1: Final = struct.Struct(
     "H"  # path_len
 )
 assert _LAYOUT_1.size == ENTRY_1_SIZE
+_SHOWN_MAX: Final = 80
+"""So many bytes of a path that is none are in the error."""
+
+
+_PATH: Final = re.compile(r"segments/(?:(?!\.\.?/)[^/\0]+/)*[0-9]{9,10}\.q")
+"""A segment's file, in directories below `segments`: nothing else is believed, whatever the checksum says.
+
+A log gives the day as directories; a rebuild lists segments wherever below `segments` they are.
+"""
+
+
+def decode_path(raw: bytes | bytearray, path: Path, offset: int) -> str:
+    """Return the path of a segment, from the manifest `path`.
+
+    Raises:
+        ManifestCorrupted: it is none.
+    """
+    decoded = raw.decode(errors="replace")
+    if not _PATH.fullmatch(decoded) or decoded.encode() != raw:
+        raise ManifestCorrupted(f"{bytes(raw[:_SHOWN_MAX])!r} is not the path of a segment", path, offset)
+    return decoded
 
 
 class SegmentEntry(NamedTuple):
@@ -195,7 +217,7 @@ class EntryTable:
         end = at + self._entry_bytes(at)
         self._check(end <= self._stop and self._stride in (0, end - at), at)
         start, last, size, *cohort, _ = self._layout.unpack_from(self._raw, at)
-        path = self._raw[at + self._layout.size : end].decode()
+        path = decode_path(self._raw[at + self._layout.size : end], self._path, at)
         return SegmentEntry(start, last, size, cohort[0] if cohort else 0, path)
 
     def _check(self, sound: bool, at: int) -> None:  # noqa: FBT001 - an assertion, not a mode

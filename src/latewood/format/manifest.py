@@ -42,7 +42,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from latewood.errors import CorruptError, ManifestCorrupted, UnsupportedVersion
-from latewood.format.entries import EntryTable
+from latewood.format.entries import EntryTable, decode_path
 from latewood.format.identity import LogIdentity, block_bytes, decode_block, encode_block
 from latewood.kernel import crc32c
 
@@ -171,7 +171,8 @@ def _decode_body(raw: bytes, path: Path, active_offset: int, *, is_version_1: bo
     if len(front) != front_bytes or crc32c(front, entries_checksum) != stored:
         raise ManifestCorrupted("the manifest's checksum does not match", path, _CHECKSUM_OFFSET)
     watermark, identity = (0, None) if is_version_1 else _decode_state(raw, path)
-    active_path = raw[active_offset + ACTIVE_SIZE : front_bytes].decode()
+    path_offset = active_offset + ACTIVE_SIZE
+    active_path = decode_path(raw[path_offset:front_bytes], path, path_offset)
     active = ActiveSegment(segment_id, write_offset, record_count, active_path)
     raw_entries = bytearray(memoryview(raw)[front_bytes:])
     entries = EntryTable(raw_entries, count, entries_checksum, path, is_version_1=is_version_1)

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from latewood.errors import UnsupportedVersion, UsageError
 from latewood.format.identity import Mark
 from latewood.format.mark import mark_texts, parse_mark
-from latewood.limits import TIMESTAMP_NS_MAX
+from latewood.limits import TIMESTAMP_NS_MAX, U64_MAX
 
 VERSION: Final = 2
 """Of what a checkpoint stores."""
@@ -138,7 +138,7 @@ def decode_offsets(stored: Mapping[str, Any]) -> StoredOffsets:
     """
     version = stored.get("version")  # Of version 1, a database that is called so, or nothing.
     try:
-        if isinstance(version, int):
+        if isinstance(version, int) and not isinstance(version, bool):
             if version != VERSION:
                 raise UnsupportedVersion("offsets", version, Path("the checkpoint"))
             return _decode_marked(stored)
@@ -149,10 +149,11 @@ def decode_offsets(stored: Mapping[str, Any]) -> StoredOffsets:
 
 def _decode_marked(stored: Mapping[str, Any]) -> StoredOffsets:
     found = StoredOffsets({}, {})
-    for database, shards in {"": stored.get("shards", {}), **stored.get("databases", {})}.items():
+    databases = {"": stored["shards"]} if "shards" in stored else stored["databases"]
+    for database, shards in databases.items():
         for number, one in shards.items():
-            shard = ShardId(database, int(number))
-            found.sequences[shard] = int(one["sequence"])
+            shard = ShardId(database, _stored_number(number))
+            found.sequences[shard] = _stored_sequence(one["sequence"])
             found.marks[shard] = parse_mark(one.get("log"), one.get("life"))
     return found
 
@@ -161,8 +162,25 @@ def _decode_plain(stored: Mapping[str, Any]) -> Offsets:
     offsets: Offsets = {}
     for name, value in stored.items():
         inner, database = (value, name) if isinstance(value, dict) else ({name: value}, "")
-        offsets |= {ShardId(database, int(shard)): int(sequence) for shard, sequence in inner.items()}
+        offsets |= {
+            ShardId(database, _stored_number(shard)): _stored_sequence(sequence) for shard, sequence in inner.items()
+        }
     return offsets
+
+
+def _stored_number(text: str) -> int:
+    """Return a shard's number; ValueError if it is not as it is written."""
+    number = int(text)
+    if str(number) != text or number < 0:
+        raise ValueError(text)
+    return number
+
+
+def _stored_sequence(value: object) -> int:
+    """Return a sequence; ValueError if it is none: what is read as another number would skip records."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= U64_MAX:
+        raise ValueError(value)
+    return value
 
 
 def unknown_shards(bound: Bound, shards: Iterable[ShardId]) -> list[str]:
