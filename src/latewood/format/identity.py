@@ -30,12 +30,13 @@ Little-endian.  The manifest is the truth: a missing or stale file is warned of 
 Format: docs/format/identity.md
 """
 
+import re
 import struct
 from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from latewood.errors import CorruptError
+from latewood.errors import CorruptError, UsageError
 from latewood.format.checked import Frame
 
 IDENTITY_BYTES: Final = 16
@@ -47,6 +48,7 @@ LIVES_MAX: Final = 255
 """What `life_count` holds.  Each rebuild begins one; positions of lives that fell off are refused."""
 FILE_BYTES_MAX: Final = HEADER_SIZE + BLOCK_SIZE + LIVES_MAX * LIFE_SIZE
 _MAGIC: Final = b"LWLOGIDT"
+_TEXT: Final = re.compile("[0-9a-f]{32}-[0-9a-f]{16}")
 _BLOCK: Final = struct.Struct(
     "<"
     "16s"  # identity
@@ -120,6 +122,24 @@ class Mark(NamedTuple):
     """The log's."""
     life: int
     """That the log was in when the position was taken."""
+
+    @property
+    def text(self) -> str:
+        """The mark in 49 characters, for whatever a program keeps positions in."""
+        return f"{self.identity.hex()}-{self.life:016x}"
+
+    @classmethod
+    def from_text(cls, text: object) -> "Mark":
+        """Return the mark that `text` says.
+
+        Raises:
+            UsageError: it is not what `text` returns.
+        """
+        if not isinstance(text, str) or not _TEXT.fullmatch(text):
+            message = f"{text!r} is not the text of a mark: 32 hexadecimal digits, a hyphen, and 16 more"
+            raise UsageError(message)
+        identity, _, life = text.partition("-")
+        return cls(bytes.fromhex(identity), int(life, 16))
 
 
 def encode_block(identity: LogIdentity) -> bytes:

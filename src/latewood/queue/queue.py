@@ -10,12 +10,13 @@ from latewood.closing import Closing
 from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.limits import check_name
-from latewood.log import Log, LogOptions, Mode, Owner
+from latewood.log import Log, LogOptions, Mark, Mode, Owner
 from latewood.log.identity import Claim
 from latewood.log.layout import segment_id_of
 from latewood.log.site import Site
 from latewood.queue.ahead import check_goes_on, mark_readers_ahead
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor, sync_cursors
+from latewood.queue.elsewhere import check_position
 from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
 from latewood.queue.retention import Plan, ReaderState, RetentionPolicy, SealedSegment, plan
@@ -68,6 +69,17 @@ class Queue(Log):
             reader.close()
             raise
         return reader
+
+    def check_position(self, sequence: int, mark: Mark | None) -> None:
+        """Do nothing if a position that a program keeps elsewhere is one of this log.
+
+        `mark` is `log.mark` of the moment when it was taken; None, which an older program gave, is believed.
+
+        Raises:
+            AnotherLog: it is of another log, or of records that this one lost or does not have any more.
+            UsageError: that is no sequence, or no mark.
+        """
+        check_position(self, sequence, mark)
 
     def readers(self) -> list[ReaderInfo]:
         """Return all named readers with their lag.

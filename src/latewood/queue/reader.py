@@ -16,10 +16,11 @@ from latewood.format.segment import HEADER_SIZE
 from latewood.fs import Lock
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
-from latewood.log import Log, Stream
+from latewood.log import Log, Mark, Stream
 from latewood.log.argument import nanoseconds, seconds, whole
 from latewood.queue.ahead import check_goes_on, stored_sequence
 from latewood.queue.cursor import cursor_path, load_cursor, store_cursor
+from latewood.queue.elsewhere import check_position
 from latewood.queue.holding import retention_held
 from latewood.types import Position
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from latewood.format.cursor import Cursor
-    from latewood.format.identity import Mark
 
 _LOOKS_MAX: Final = 16
 """How often a reader that cannot hold retention off looks for the oldest record anew."""
@@ -201,20 +201,32 @@ class Reader:
             held.check()
             self._store(position)
 
-    def seek(self, *, sequence: int | None = None, timestamp: int | datetime | None = None) -> None:
+    def seek(
+        self,
+        *,
+        sequence: int | None = None,
+        timestamp: int | datetime | None = None,
+        mark: Mark | None = None,
+    ) -> None:
         """Go to a sequence, or to the first record at or after a time (a datetime, or nanoseconds since 1970).
 
-        Not remembered until `commit`.
+        Not remembered until `commit`.  A sequence that a program keeps itself comes with the `log.mark` of the moment
+        when it was taken.
 
         Raises:
-            UsageError: not exactly one of the two, a sequence beyond the end, or no time.
+            UsageError: not exactly one of the two, a sequence beyond the end, no time, or a mark without a sequence.
+            AnotherLog: the sequence is of another log than the one that is here, or of records that this one lost.
             DataLost: that record was retired.
         """
         if (sequence is None) == (timestamp is None):
             message = "seek needs either sequence or timestamp"
             raise UsageError(message)
         if sequence is None:
+            if mark is not None:
+                raise UsageError("a mark says which log a sequence is of: give it with sequence")
             sequence = self._log.find_timestamp(nanoseconds(timestamp))
+        elif mark is not None:
+            check_position(self._log, sequence, mark)
         self._move_to(self._checked(sequence))
         self._opened().position()
 

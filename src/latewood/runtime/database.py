@@ -14,6 +14,7 @@ from latewood.catalog.tables import DbActive, DbDraining, DbRecord
 from latewood.closing import Closing
 from latewood.errors import ClosedError, UsageError
 from latewood.format import keyed
+from latewood.format.identity import Mark
 from latewood.log.argument import nanoseconds
 from latewood.runtime.reader import DatabaseReader, ReaderStart
 from latewood.runtime.record import DatabaseRecord, records_of
@@ -227,6 +228,26 @@ class Database:
             AnotherLog: it has read another log than the one that a shard has now; start it elsewhere.
         """
         return self._readers.open(name, self.shards, start, merged=merged)
+
+    def marks(self) -> dict[int, Mark | None]:
+        """Return what a position in each shard carries that a program keeps elsewhere; see `check_positions`."""
+        return {shard.number: shard.mark() for shard in self.shards}
+
+    def check_positions(self, positions: Mapping[int, int], marks: Mapping[int, Mark | None]) -> None:
+        """Do nothing if positions that a program keeps elsewhere, by shard, are of this database.
+
+        `marks` is what `marks` returned when they were taken; a shard that has none there is believed.
+
+        Raises:
+            AnotherLog: one of them is of another database, or of records that a shard lost.
+            LogBehind: the log of a shard is not there, or is another one, or ends before its chunks do.
+            UsageError: there is no such shard, or that is no sequence, or no mark.
+        """
+        for number, sequence in positions.items():
+            if number not in range(len(self.shards)):
+                message = f"database {self.name!r} has no shard {number!r}"
+                raise UsageError(message)
+            self.shards[number].log.check_position(sequence, marks.get(number))
 
     def readers(self) -> "Readers":
         """Return the named readers, seen from outside."""
