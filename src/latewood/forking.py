@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, Final, Protocol
 
 from latewood.errors import Forked
@@ -68,14 +67,17 @@ class OwnLock:
         self._make, self._lock = make, make()
         close_after_fork(self)
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
+    @property
+    def __enter__(self) -> Callable[[], bool]:
+        """Take it.  A property, so that `with` takes the lock itself: an interrupt in a method would come between."""
+        enter: Callable[[], bool] = self._lock.__enter__
+        return enter
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with suppress(RuntimeError):  # It was held by this thread in the parent, and is new in this child.
-            self._lock.release()
+    @property
+    def __exit__(self) -> Callable[..., None]:  # noqa: PLE0302, PYI036 - the lock's own method has the arguments
+        """Give up the lock that was taken: in a child that was forked meanwhile not the one that is new there."""
+        leave: Callable[..., None] = self._lock.__exit__
+        return leave
 
     def abandon_after_fork(self) -> None:
         """Be another lock, which nobody holds."""

@@ -8,13 +8,14 @@ Order of writes: docs/crash-safety.md, "flush" and "checkpoint".
 """
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from latewood.errors import DirectoryReplaced, LatewoodError, Poisoned
 from latewood.format.checkpoint import Checkpoint, encode
 from latewood.format.record import record_bytes
+from latewood.interrupts import Uninterrupted
 from latewood.limits import CHECKPOINT_BYTES
 from latewood.log import roll
 from latewood.log.checkpoint import CheckpointFile
@@ -31,8 +32,10 @@ class Durability:
         self._file, self._check_root = checkpoint_file, check_root
         self.lock = threading.RLock()
         """Held while syncing, and by the writer while it replaces the segment."""
-        self._rounds = threading.Condition(threading.Lock())
-        """Wakes those that a sync may have served.  Held for moments only, and guards `_led`."""
+        self._turn = threading.Lock()
+        """Held for moments only, and guards `_led`."""
+        self._rounds = threading.Condition(self._turn)
+        """Wakes those that a sync may have served.  Entered by its lock: an interrupt would leave it locked."""
         self._led = False
         """Whether a leader is at work for all that wait."""
         self._gate = threading.Lock()
@@ -82,7 +85,7 @@ class Durability:
                 if self.durable_sequence < stop:
                     self._sync(reserved_end=None)
         finally:
-            with self._rounds:
+            with self._turn:
                 self._led = False
                 self._rounds.notify_all()
 
@@ -92,9 +95,11 @@ class Durability:
         Nobody queues for `lock` meanwhile: the leader that leaves it comes back at once, with one more record, and
         would sync again before those that it has served get in to see it.
         """
-        with self._rounds:
+        with self._turn:
             while self._led and self.durable_sequence < stop:
-                if not self._rounds.wait(_ROUND_MAX_S):
+                with Uninterrupted():
+                    was_woken = self._rounds.wait(_ROUND_MAX_S)
+                if not was_woken:
                     break  # A slow disk, or a leader that was interrupted: `lock` decides.
             leads = self.durable_sequence < stop
             self._led = self._led or leads
@@ -175,7 +180,7 @@ class Durability:
             self.check()
 
     def poison(self, failure: BaseException) -> None:
-        """Stop all appends for good, and leave a mark that the next seal carries on."""
+        """Stop all appends for good, and leave a mark that the next seal carries on.  The caller holds `lock`."""
         if self.failure is None:
             self.failure = failure
         self._segment.appender.close()
@@ -186,6 +191,18 @@ class Durability:
         reserved_end = max(self.reserved_end, self._durable_tail.offset)
         with suppress(LatewoodError):
             self._file.write(self._checkpoint(self._durable_tail, reserved_end), durable=False)
+
+    @contextmanager
+    def poisoned_by_failure(self) -> Iterator[None]:
+        """Stop the log if something fails after which the disk may hold the old or the new."""
+        try:
+            yield
+        except BaseException as error:
+            with self.lock:
+                self.poison(error)
+            if isinstance(error, LatewoodError):
+                self.check()
+            raise
 
     def write_first_checkpoint(self, segment: SegmentWriter, reserved_end: int) -> None:
         """Reserve the start of a new segment, durably, before anything is appended to it."""

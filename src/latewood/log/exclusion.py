@@ -6,7 +6,7 @@ is no help: so it is told.
 """
 
 import threading
-from types import TracebackType
+from collections.abc import Callable
 
 from latewood.errors import UsageError
 
@@ -15,22 +15,22 @@ class Exclusion:
     """A lock for one thread at a time, once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner: int | None = None
+        self._lock = threading.RLock()
 
-    def __enter__(self) -> None:
+    @property
+    def __enter__(self) -> Callable[[], bool]:
         """Take it, when no other thread has it.
+
+        A property, so that `with` takes the lock itself: an interrupt in a method of ours would come between.
 
         Raises:
             UsageError: this very thread has it: we are in a signal handler or a finalizer.
         """
-        if self._owner == threading.get_ident():
+        if self._lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - what `threading.Condition` asks, too
             raise UsageError("the log is in the middle of a call of this thread; a signal handler must not write to it")
-        self._lock.acquire()
-        self._owner = threading.get_ident()
+        return self._lock.__enter__
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._owner = None
-        self._lock.release()
+    @property
+    def __exit__(self) -> Callable[..., None]:  # noqa: PLE0302, PYI036 - the lock's own method has the arguments
+        """Give it up."""
+        return self._lock.__exit__

@@ -15,6 +15,7 @@ from latewood.forking import close_after_fork, forked
 from latewood.format.identity import LogIdentity, Mark, Owner
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem, Lock, PosixFS
+from latewood.interrupts import Uninterrupted
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
@@ -100,7 +101,15 @@ class Log:
         site = Site(fs, Layout(fs.absolute(directory_of(path))), clock or SystemClock())
         log = cls(site, options or LogOptions(), mode)
         claim = claim_of(owner, birth)
-        log._open_to_read() if mode == "r" else log._open_to_write(claim, background=background)
+        is_opened = False
+        try:
+            with Uninterrupted():
+                log._open_to_read() if mode == "r" else log._open_to_write(claim, background=background)
+                is_opened = True
+        except BaseException:
+            if is_opened:  # The interrupt acts now, and nobody gets the log: it would stay locked.
+                log.close()
+            raise
         return log
 
     def __enter__(self) -> Self:
@@ -407,7 +416,7 @@ class Log:
         """
         if self._closed:
             return
-        with Closing() as closing:
+        with Uninterrupted(), Closing() as closing:
             if self._group:
                 closing(self._group.close)
             closing(self._writer.close)

@@ -140,8 +140,9 @@ class Stream:
         if following.base_sequence != self.sequence:
             following.close()
             raise DataLost(self.sequence, following.base_sequence)
+        offset = following.offset_of(self.sequence)
+        self._segment, self._offset = following, offset  # At once: an interrupt comes before it, or after.
         segment.close()
-        self._segment, self._offset = following, following.offset_of(self.sequence)
         return True
 
     def _judge(self, segment: SegmentReader, state: int) -> None:

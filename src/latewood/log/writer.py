@@ -9,8 +9,8 @@ Order of writes on roll: docs/crash-safety.md, "roll".
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from latewood.clock import SystemClock
@@ -20,6 +20,7 @@ from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
 from latewood.fs import File
+from latewood.interrupts import Uninterrupted
 from latewood.kernel import Door
 from latewood.limits import (
     BATCH_BYTES_MAX,
@@ -170,9 +171,14 @@ class Writer:
         assert self._scratch is not None
         try:
             self.segment.write_staged(self._scratch)
-        except BaseException as error:  # Some of it may be written: only recovery can tell.
+        except LatewoodError as error:  # Some of it may be written: only recovery can tell.
             with self.durability.lock:
                 self.durability.poison(error)
+            raise
+        except BaseException:  # An interrupt.  The same bytes are written to the same place, if they are not counted.
+            with Uninterrupted(), self.durability.poisoned_by_failure():
+                if self.segment.appender.staged_bytes:
+                    self.segment.write_staged(self._scratch)
             raise
         return staged
 
@@ -229,7 +235,7 @@ class Writer:
 
     def set_ext_id(self, ext_id: int) -> None:
         """Begin a cohort: from the next record on, segments carry this ext_id in their headers."""
-        with self._lock:
+        with self._lock, Uninterrupted():
             self._check_open()
             if ext_id == self.segment.header.ext_id:
                 return
@@ -238,7 +244,7 @@ class Writer:
                 if self.segment.appender.count:
                     self._roll(ext_id)
                 else:
-                    with self._poisoned_by_failure():
+                    with self.durability.poisoned_by_failure():
                         self.segment.write_ext_id(ext_id)
                     self.durability.check_directory()
             finally:
@@ -249,7 +255,7 @@ class Writer:
 
         By id and not by number: another thread may have dropped some of them already.
         """
-        with self._lock:
+        with self._lock, Uninterrupted():
             self._check_open()
             count = self.manifest.entries.index_after_segment(segment_id)
             paths = [self._layout.absolute(self.manifest.entries[index].path) for index in range(count)]
@@ -266,24 +272,22 @@ class Writer:
             self._fs.sync_directory(directory)
 
     def _roll(self, next_ext_id: int) -> None:
+        with Uninterrupted():
+            self._seal_and_succeed(next_ext_id)
+
+    def _seal_and_succeed(self, next_ext_id: int) -> None:
         if self.segment.header.segment_index >= SEGMENT_ID_MAX:
             raise ClosedError("the log has used up all segment ids")
         self._prepare()  # 1. Before the seal: a full disk leaves the open segment as it was.
-        with self.durability.lock:
-            try:
-                now_ns = self._clock.now_ns()
-                footer, size = self.segment.seal(  # 2. The seal, durable.
-                    now_ns=now_ns,
-                    coordinator_watermark=self.coordinator_watermark,
-                    flush_failed=self.durability.flush_failed,
-                )
-                self._wake.wake()
-                self._succeed(footer, size, next_ext_id)
-            except BaseException as error:  # Also an interrupt: after half a seal no record may follow.
-                self.durability.poison(error)
-                if isinstance(error, LatewoodError):
-                    self.durability.check()
-                raise
+        now_ns = self._clock.now_ns()  # Also before: a clock of the program's may fail, or be wrong.
+        with self.durability.lock, self.durability.poisoned_by_failure():  # After half a seal no record may follow.
+            footer, size = self.segment.seal(  # 2. The seal, durable.
+                now_ns=now_ns,
+                coordinator_watermark=self.coordinator_watermark,
+                flush_failed=self.durability.flush_failed,
+            )
+            self._wake.wake()
+            self._succeed(footer, size, next_ext_id)
 
     def _succeed(self, footer: SegmentFooter, size: int, ext_id: int) -> None:
         """Put a new segment in the place of the sealed one."""
@@ -342,22 +346,10 @@ class Writer:
         manifest = manifest._replace(generation=self.manifest.generation + 1)
         self.durability.check_directory()
         slot = self._store.write(manifest)
-        with self._poisoned_by_failure():
+        with self.durability.poisoned_by_failure():
             self._store.publish(slot)
         self.durability.check_directory()
         self.manifest = manifest
-
-    @contextmanager
-    def _poisoned_by_failure(self) -> Iterator[None]:
-        """Stop the log if something fails after which the disk may hold the old or the new."""
-        try:
-            yield
-        except BaseException as error:
-            with self.durability.lock:
-                self.durability.poison(error)
-            if isinstance(error, LatewoodError):
-                self.durability.check()
-            raise
 
     # -- in the background ----------------------------------------------------------------------------
 
@@ -430,12 +422,13 @@ class Writer:
         Raises:
             Poisoned: the last flush failed, or one in the background that nobody has heard of.
         """
-        try:
-            if self._housekeeper:
-                self._housekeeper.stop()
-        finally:
-            with self._lock:
-                self._end()
+        with Uninterrupted():
+            try:
+                if self._housekeeper:
+                    self._housekeeper.stop()
+            finally:
+                with self._lock:
+                    self._end()
 
     @property
     def is_closed(self) -> bool:

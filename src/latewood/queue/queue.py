@@ -9,6 +9,7 @@ from latewood.clock import Clock
 from latewood.closing import Closing
 from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
+from latewood.interrupts import Uninterrupted
 from latewood.limits import check_name
 from latewood.log import Log, LogOptions, Mark, Mode, Owner
 from latewood.log.identity import Claim
@@ -61,12 +62,15 @@ class Queue(Log):
             UsageError: `start` is none of these, or beyond the end.
         """
         _check_reader_name(name)
-        reader = Reader(self, name, self._reader_lock(name), self._opened_readers.discard)
-        self._opened_readers.add(reader)
+        reader: Reader | None = None
         try:
-            reader.begin(start)
-        except BaseException:
-            reader.close()
+            with Uninterrupted():
+                reader = Reader(self, name, self._reader_lock(name), self._opened_readers.discard)
+                self._opened_readers.add(reader)
+                reader.begin(start)
+        except BaseException:  # Also an interrupt, which acts at the end of the block: its lock would stay taken.
+            if reader is not None:
+                reader.close()
             raise
         return reader
 
@@ -129,7 +133,7 @@ class Queue(Log):
             return self.retention_plan().retire
         if self._mode == "r":
             raise ReadOnlyError("the log was opened with mode='r'; open it without to clean up")
-        with retention_held(self._fs, self.path) as lock:
+        with Uninterrupted(), retention_held(self._fs, self.path) as lock:
             if not self._swept:
                 self._writer.remove_files(self._orphans())
                 self._swept = True
@@ -158,7 +162,7 @@ class Queue(Log):
         Raises:
             Poisoned, DirectoryReplaced: the last flush failed, or could not be made in the directory that was opened.
         """
-        with Closing() as closing:
+        with Uninterrupted(), Closing() as closing:
             closing(super().close)
             for reader in list(self._opened_readers):
                 closing(reader.close)  # After the log, so that one that waits in another thread finds that closed.
@@ -261,8 +265,9 @@ def open_queue(  # noqa: PLR0913 - all that `Log.open` takes, and retention
         raise UsageError("options are a LogOptions and retention a RetentionPolicy; to read, say mode='r'")
     if fields:
         options = _options_from(options, fields)
+    policy = retention or RetentionPolicy()  # Before: a log that is open, and that nobody gets, would stay locked.
     queue = Queue.open(path, options, mode=mode, fs=fs, clock=clock, background=background, owner=owner, birth=birth)
-    queue.retention = retention or RetentionPolicy()
+    queue.retention = policy
     return queue
 
 

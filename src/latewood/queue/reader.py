@@ -14,6 +14,7 @@ from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, Rea
 from latewood.forking import close_after_fork, forked
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import Lock
+from latewood.interrupts import Uninterrupted
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX
 from latewood.log import Log, Mark, Stream
@@ -106,7 +107,7 @@ class Reader:
             ClosedError: the reader or its log was closed.
         """
         if self._taken == len(self._buffer):
-            self._buffer, self._taken = self._read(lambda stream: stream.read(READ_RECORDS_MAX)), 0
+            self._fill(READ_RECORDS_MAX)
             if not self._buffer:
                 return None
         record = self._buffer[self._taken]
@@ -124,11 +125,13 @@ class Reader:
         """
         _check_count(max_records)
         seconds(timeout)
+        if self._taken == len(self._buffer):
+            if not self.wait(timeout):
+                return []
+            self._fill(max_records)
         records = self._buffer[self._taken : self._taken + max_records]
         self._taken += len(records)
-        if records or not self.wait(timeout):
-            return records
-        return self._read(lambda stream: stream.read(max_records))
+        return records
 
     def read_arrow(
         self, max_records: int = ARROW_RECORDS_MAX, *, columns: Iterable[str] | None = None
@@ -146,8 +149,15 @@ class Reader:
         choice = Choice(columns)
         _check_count(max_records)
         self._move_to(self.sequence, keep=True)
-        read = self._read(lambda stream: stream.read_columns(max_records, selection=choice.selection))
-        return record_batch(self._opened().sequence - read[0], read, choice)
+        first = self.sequence
+        try:
+            with Uninterrupted():
+                read = self._read(lambda stream: stream.read_columns(max_records, selection=choice.selection))
+            return record_batch(self._opened().sequence - read[0], read, choice)
+        except BaseException:  # Also an interrupt: what was not handed out is read again.
+            if self._stream is not None:
+                self._move_to(first)
+            raise
 
     def follow(self) -> Iterator[Record]:
         """Yield every record, and wait for more for ever.
@@ -187,6 +197,10 @@ class Reader:
         if self._lock is None:
             message = f"{self._log.path} cannot be written, so reader {self.name!r} cannot commit"
             raise ReadOnlyError(message)
+        with Uninterrupted():
+            self._commit()
+
+    def _commit(self) -> None:
         position = self._opened().position_of(self.sequence)
         self._check_is_same_log()
         self._log.make_durable(self._opened())
@@ -241,13 +255,14 @@ class Reader:
 
     def close(self) -> None:
         """Let go of the log.  Does not commit.  Closing the log does this too."""
-        stream, self._stream = self._stream, None
-        self._buffer, self._taken = [], 0
-        if stream is not None:
-            stream.close()
-        if self._lock is not None:
-            self._lock.close()
-        self._closed(self)
+        with Uninterrupted():
+            stream, self._stream = self._stream, None
+            self._buffer, self._taken = [], 0
+            if stream is not None:
+                stream.close()
+            if self._lock is not None:
+                self._lock.close()
+            self._closed(self)
 
     def abandon_after_fork(self) -> None:
         """Refuse all further use in a forked child: the parent reads on, and commits."""
@@ -274,6 +289,11 @@ class Reader:
             raise type(self._over)(*self._over.args)
         return self._stream
 
+    def _fill(self, records_max: int) -> None:
+        """Read what is handed out next.  An interrupt finds it here, or not read yet: it skips nothing."""
+        with Uninterrupted():
+            self._buffer, self._taken = self._read(lambda stream: stream.read(records_max)), 0
+
     def _read(self, read: Callable[[Stream], T]) -> T:
         try:
             return read(self._opened())
@@ -283,11 +303,13 @@ class Reader:
 
     def _move_to(self, sequence: int, *, keep: bool = False) -> None:
         """Read from `sequence` on; `keep` saves opening the segment again if we are there already."""
-        if not (keep and self._taken == len(self._buffer) and self._stream is not None):
-            if self._stream is not None:
-                self._stream.close()
-            self._stream = self._log.stream(sequence)
-        self._buffer, self._taken = [], 0
+        if keep and self._taken == len(self._buffer) and self._stream is not None:
+            self._buffer, self._taken = [], 0
+            return
+        old, new = self._stream, self._log.stream(sequence)
+        self._stream, self._buffer, self._taken = new, [], 0  # All at once: an interrupt comes before it, or after.
+        if old is not None:
+            old.close()
 
     def _look_for_first(self, start: Start) -> None:
         """Go to the oldest record if what was chosen has gone meanwhile; with retention held off, that stays.

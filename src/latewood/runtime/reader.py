@@ -16,6 +16,7 @@ from latewood.forking import forked
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem, Lock
+from latewood.interrupts import Uninterrupted
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
 from latewood.log.argument import nanoseconds
@@ -171,6 +172,15 @@ class DatabaseReader:
 
     def _read(self, max_records: int) -> list[DatabaseRecord]:
         self._check_open()
+        before = dict(self._positions)
+        try:
+            with Uninterrupted():
+                return self._read_in_turn(max_records)
+        except BaseException:  # Also an interrupt: what is not handed out is read again.
+            self._positions = before
+            raise
+
+    def _read_in_turn(self, max_records: int) -> list[DatabaseRecord]:
         found: list[DatabaseRecord] = []
         for _ in self._shards:
             shard = self._shards[self._turn % len(self._shards)]
@@ -200,6 +210,9 @@ class DatabaseReader:
 
     def _from_log(self, shard: Shard, sequence: int, max_records: int) -> list[DatabaseRecord]:
         stream = self._streams.get(shard.number)
+        if stream is not None and stream.sequence != sequence:  # What it read last was not handed out.
+            self._drop(shard.number)
+            stream = None
         if stream is None:
             stream = self._streams[shard.number] = shard.log.stream(sequence)
         return [self._record(shard, record) for record in stream.read(max_records)]

@@ -1,0 +1,50 @@
+"""Ctrl-C, held back while something is half done.
+
+Python runs a signal's handler between any two of the main thread's instructions, and the handler of Ctrl-C raises.  In
+the middle of a roll that would leave a seal half written, and between taking a lock and noting that it is taken the
+lock would stay taken.  Work that cannot be begun anew runs in `Uninterrupted`; whatever else an interrupt may cut, such
+as an append, must leave what it changes as it was, or finished.
+
+Locks: `with` enters and leaves a lock of `threading` (`Lock`, `RLock`) in one step.  A class in Python, `Condition`
+among them, has instructions in between: the property in `Exclusion` and `OwnLock` is there for that.
+"""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Uninterrupted:
+    """A block that Ctrl-C does not cut: its handler runs at the end of the block.  Free in any thread but the main."""
+
+    def __init__(self) -> None:
+        self._handler: Callable[[int, FrameType | None], Any] | None = None
+        self._came = False
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # Python runs signal handlers in the main thread only.
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            try:
+                signal.signal(signal.SIGINT, self._note)
+                self._handler = handler
+            except BaseException:  # The handler of another signal has raised.
+                signal.signal(signal.SIGINT, handler)
+                raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+            if self._came:
+                signal.raise_signal(signal.SIGINT)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._came = True
