@@ -116,6 +116,24 @@ def test_a_record_that_differs_from_an_entry_not_known_to_be_committed_is_found(
         Node(node.fs)
 
 
+@pytest.mark.parametrize("ext_id", [3, 1 << 40], ids=["of an entry to come", "of no entry"])
+def test_a_stray_record_in_place_of_a_committed_one_proves_no_entry_to_be_committed(ext_id: int) -> None:
+    """Otherwise the node, once it is mended, would serve an entry that the cluster may give up."""
+    node = Node(MemFS())
+    node.write(LOG, b"a", b"b")
+    node.append([node.entry(LOG, b"not committed")])
+    node.store.sync()
+    node.close()
+    fs = node.fs
+    fs.remove_tree(PARTITIONS / "1-1")
+    append_stray(fs, "1-1", ext_id=1)
+    append_stray(fs, "1-1", ext_id=ext_id)
+    with pytest.raises(StrayRecord, match="record 0 "):
+        Node(fs)
+    with SegmentedLogStore.open(ROOT / "parent", SMALL, fs=fs, clock=node.clock, background=False) as store:
+        assert store.commit_index == 2
+
+
 def test_a_directory_of_a_partition_that_was_never_born_is_found_and_the_real_one_stays() -> None:
     node = stopped()
     held = node.fs.list(PARTITIONS / "1-1" / "segments")
@@ -211,12 +229,12 @@ def receive(leader: Node, fs: MemFS) -> Path:
     return ROOT / "snapshots" / f"{index}-{term}"
 
 
-def cut_short_installation(held: int, garbage: int = 0) -> MemFS:
+def cut_short_installation(held: int, garbage: int = 0, fs: MemFS | None = None) -> MemFS:
     """Return the disk of a node that was stopped while it fetched records for a snapshot of another.
 
     Its parent log ends with some entries that were never committed, and that others took the place of.
     """
-    leader, fs = Node(MemFS()), MemFS()
+    leader, fs = Node(MemFS()), fs or MemFS()
     follower = Node(fs)
     for node in (leader, follower):
         node.write(LOG, *[b"log %d" % at for at in range(3)])
@@ -253,6 +271,30 @@ def test_a_stray_append_to_a_partition_that_is_ahead_for_a_snapshot_is_found(hel
     append_stray(fs, "1-1")
     with pytest.raises(StrayRecord, match=f"record {held} "):
         Node(fs)
+
+
+def test_an_entry_for_a_partition_that_was_torn_down_since_is_not_compared_with_the_next_life_of_that() -> None:
+    """The node got the entry, and two snapshots: one at the entry, and one behind the teardown and the next life."""
+    leader, fs = Node(MemFS()), MemFS()
+    follower = Node(fs)
+    for node in (leader, follower):
+        node.write(MACHINE, b"state")
+    follower.append([follower.entry(LOG, b"of the first life")])
+    follower.store.sync()
+    leader.write(LOG, b"of the first life")
+    leader.snapshot(compact=False)
+    receive(leader, fs)
+    leader.tear_down(LOG)
+    leader.write(LOG, *[b"of the next life %d" % at for at in range(5)])
+    leader.snapshot(compact=False)
+    path = receive(leader, fs)
+    with SnapshotReader.open(fs, path) as reader:
+        fetch_partitions(follower.roster, reader, lambda _, low: list(leader.roster[LOG].read(low, 6)))
+    follower.close()
+    again = Node(fs)
+    assert [one.payload for one in again.contents()[LOG]] == [b"of the next life %d" % at for at in range(5)]
+    assert again.store.commit_index == 2
+    again.close()
 
 
 @pytest.mark.parametrize("applied", [2, 5])
@@ -442,6 +484,23 @@ def test_a_repair_that_is_cut_anywhere_loses_no_record() -> None:
         assert [one.payload for one in again.contents()[LOG]] == [b"log %d" % at for at in range(20)]
         again.close()
     assert outcomes == {0, 1}
+
+
+def test_a_repair_of_a_damaged_snapshot_and_what_came_for_it_may_be_cut_anywhere() -> None:
+    fs = CrashFS(tear_bytes=4096)
+    cut_short_installation(8, fs=fs)
+    path = next(one for one in fs.walk(ROOT / "snapshots") if one.suffix == ".q")
+    file = fs.open(path, write=True)
+    file.pwrite(b"\xff", 200)
+    file.sync()
+    file.close()
+    node = Node(MemFS())
+    node.close()
+    for _, survivor in list(fs.cuts_during(lambda disk: mend(node, disk), 4))[::3]:
+        mend(node, survivor)
+        again = Node(survivor)
+        assert [one.payload for one in again.contents()[LOG]] == [b"log 0", b"log 1", b"log 2"]
+        again.close()
 
 
 def test_what_a_repair_kept_takes_its_place_when_the_node_starts_after_a_cut() -> None:

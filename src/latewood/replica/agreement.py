@@ -145,12 +145,18 @@ class Agreement:
             self._check_behind(partition, end, state)
 
     def proven_index(self, partitions: Iterable[PartitionLogStore]) -> int:
-        """Return the last entry that partitions, which were checked, prove to be committed; 0 if there is none.
+        """Return the last entry that snapshots, or records of partitions that `check_equal` compared, prove committed.
 
-        What partitions hold for a snapshot proves nothing of the entries in the parent log.
+        A record of an entry up to the agreed one proves nothing: it is compared when that is replayed.  Nor does what
+        partitions hold for a snapshot: the parent log may have other entries.
         """
-        proving = [one for one in partitions if (one.partition_id, one.born) not in self._ahead]
-        return max([last.global_index for one in proving if (last := one.last())], default=0)
+        proven = self.agreed_index
+        for partition in partitions:
+            key = (partition.partition_id, partition.born)
+            is_compared = key not in self._ahead and partition.next_index - 1 > self._ends.get(key, 0)
+            if is_compared and (last := partition.last()):
+                proven = max(proven, last.global_index)
+        return proven
 
     def check_equal(self, store: SegmentedLogStore, low: int, partitions: Iterable[PartitionLogStore]) -> None:
         """Compare entries as `unequal`.
@@ -176,7 +182,9 @@ class Agreement:
             for command in commands_of(entry):
                 key = (command.partition_id, lives.born(entry.index, command))
                 partition = left.get(key)
-                if partition is None or (entry.index > self.agreed_index and key in self._ahead):
+                if partition is None or entry.index < partition.born:  # It was for one that was torn down since.
+                    continue
+                if entry.index > self.agreed_index and key in self._ahead:
                     continue
                 try:
                     partition.compare(entries_of([(entry.index, command)]))

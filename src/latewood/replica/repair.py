@@ -108,9 +108,10 @@ def repair_files(store: SegmentedLogStore, mender: Mender) -> Repair:
     finish_repairs(fs, layout.partitions)
     found = list(_snapshot_faults(mender, base))
     found += _partition_faults(store, mender, found)
-    done = [_mended(mender, fault) for fault in found]
+    # Partitions first: a repair that is cut short and run again must still know that a snapshot was damaged.
+    done = [_mended(mender, fault) for fault in reversed(found)]
     counted = (len(partition_names(fs, layout.partitions)), len(snapshots(fs, layout.snapshots)))
-    return Repair(*counted, done)
+    return Repair(*counted, done[::-1])
 
 
 # -- finding ----------------------------------------------------------------------------------------------
