@@ -166,6 +166,8 @@ ERRORS = [
     (errors.OutcomeForgotten("x"), 1),
     (errors.TierUnavailable("x"), 1),
     (errors.Diverged("x", PATH, 7), 4),
+    (errors.StrayRecord("x", PATH, 7, 8), 4),
+    (errors.StrayLog("x", PATH), 4),
     (errors.LogBehind(PATH, "x"), 4),
     (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),
     (errors.ChangesLost(1, 2), 1),

@@ -11,7 +11,7 @@ import pytest
 import latewood
 from latewood.clock import SystemClock
 from latewood.errors import Owned, StrayLog
-from latewood.format.identity import Mark
+from latewood.format.identity import Mark, Owner
 from latewood.fs import FileSystem, PosixFS
 from latewood.log import Log
 from latewood.log.head import identity_of
@@ -26,6 +26,7 @@ from tests.replica.node import BIRTHS, ROOT, Node
 from tests.replica.test_snapshot import pull_from, transfer
 from tests.replica.test_stray import append_stray, mend
 
+GOLDEN: Final = Path(__file__).parents[1] / "golden"
 OTHER_CLUSTER: Final = Births("another", 1)
 
 
@@ -139,7 +140,7 @@ def config(tmp_path: Path) -> NodeConfig:
 def test_a_parent_log_of_another_node_is_refused_and_the_node_is_to_be_replaced(config: NodeConfig) -> None:
     other = Births(config.cluster_id, 2).parent()
     shutil.rmtree(config.data / "parent")
-    Log.open(config.data / "parent", birth=other).close()
+    Log.open(config.data / "parent", owner=Owner.NODE, birth=other).close()
     with pytest.raises(StrayLog, match=other.hex()) as refused:
         repair_node(config, PosixFS(), SystemClock())
     assert "`latewood cluster remove CLUSTER 1`" in refused.value.__notes__[0]
@@ -156,6 +157,23 @@ def test_no_log_of_a_node_can_be_opened_to_append(tmp_path: Path, name: str) -> 
     with pytest.raises(Owned, match=r"node/.* is kept by a node of a cluster; append through the cluster"):
         latewood.open(path)
     assert before == {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
+
+
+@pytest.mark.parametrize("name", ["parent", "partitions/7-7", "snapshots/12-2", "partitions/9-99"])
+def test_no_log_in_a_node_can_be_opened_or_made_before_it_is_marked_as_the_nodes(tmp_path: Path, name: str) -> None:
+    """An older program wrote them, without a mark, or there is none.  It would get an identity that is not the node's."""
+    root = tmp_path / "data"
+    shutil.copytree(GOLDEN / "v1" / "node" / "stopped" / "data", root)
+    before = {one: one.read_bytes() for one in root.rglob("*") if one.is_file()}
+    with pytest.raises(Owned, match="is kept by a node of a cluster; append through the cluster"):
+        latewood.open(root / name)
+    assert before == {one: one.read_bytes() for one in root.rglob("*") if one.is_file()}
+
+
+def test_a_log_beside_a_file_that_is_called_as_that_of_a_node_is_anybodys(tmp_path: Path) -> None:
+    (tmp_path / "node.json").write_text("{}")
+    for name in ("events", "partitions/deeper/events"):
+        latewood.open(tmp_path / name).close()
 
 
 @pytest.mark.needs("native")

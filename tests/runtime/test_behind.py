@@ -74,7 +74,7 @@ def made_anew(scene: Scene) -> None:
     """A log that was made anew stands in the place of each."""
     deleted(scene)
     for number in range(2):
-        open_queue(scene.shards / f"{number:05}").close()
+        open_queue(scene.shards / f"{number:05}", owner=Owner.STORE).close()
 
 
 def grown(scene: Scene) -> None:

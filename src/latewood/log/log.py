@@ -26,7 +26,7 @@ from latewood.log.manifest import ManifestStore
 from latewood.log.no_writer import NoWriter
 from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
-from latewood.log.presence import check_is_log, check_may_become_log, directory_of
+from latewood.log.presence import check_is_log, check_is_nobodys, check_may_become_log, directory_of
 from latewood.log.site import Site
 from latewood.log.stats import LogStats, stats_of
 from latewood.log.stream import Stream
@@ -442,6 +442,8 @@ class Log:
         close_after_fork(self)
 
     def _open_to_write(self, claim: Claim, *, background: bool) -> None:
+        if claim.owner is Owner.ANYBODY:
+            check_is_nobodys(self._fs, self._layout)
         check_may_become_log(self._fs, self._layout, self._store)
         self._fs.make_directory(self._layout.root)
         self._hold_directory()

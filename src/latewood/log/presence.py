@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any, Final
 
-from latewood.errors import NotFoundError, UsageError
+from latewood.errors import NotFoundError, Owned, UsageError
+from latewood.format.identity import Owner
 from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME
 from latewood.fs import FileSystem
 from latewood.log.creation import is_unborn
@@ -25,6 +26,7 @@ _OURS: Final = {
 _HARMLESS: Final = {"lost+found"}
 """What an empty disk has."""
 _NAMED_MAX: Final = 3
+_NODE_NAME: Final = "node.json"
 
 
 def directory_of(path: Any) -> Path:
@@ -42,6 +44,23 @@ def directory_of(path: Any) -> Path:
         message = f'{path!r} is not a path; name the directory of the log, or "." for the current one'
         raise UsageError(message)
     return directory
+
+
+def check_is_nobodys(fs: FileSystem, layout: Layout) -> None:
+    """Refuse a directory that is a node's or a store's by its place: for those that append for nobody.
+
+    The log there may have no mark yet, because it is to be made, or an older program made it.
+
+    Raises:
+        Owned: it is; nothing was written.
+    """
+    directory = layout.root.parent
+    if layout.root.name == "parent" and fs.exists(directory / _NODE_NAME):
+        raise Owned(layout.root, Owner.NODE.name.lower())
+    if directory.name in ("partitions", "snapshots") and fs.exists(directory.parent / _NODE_NAME):
+        raise Owned(layout.root, Owner.NODE.name.lower())
+    if directory.name == "shards" and fs.exists(directory.parent / DESCRIPTION_NAME):
+        raise Owned(layout.root, Owner.STORE.name.lower())
 
 
 def check_may_become_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
