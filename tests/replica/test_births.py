@@ -161,7 +161,7 @@ def test_no_log_of_a_node_can_be_opened_to_append(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("name", ["parent", "partitions/7-7", "snapshots/12-2", "partitions/9-99"])
 def test_no_log_in_a_node_can_be_opened_or_made_before_it_is_marked_as_the_nodes(tmp_path: Path, name: str) -> None:
-    """An older program wrote them, without a mark, or there is none.  It would get an identity that is not the node's."""
+    """An older program wrote it, without a mark, or it is not there: it would get an identity of its own."""
     root = tmp_path / "data"
     shutil.copytree(GOLDEN / "v1" / "node" / "stopped" / "data", root)
     before = {one: one.read_bytes() for one in root.rglob("*") if one.is_file()}

@@ -6,10 +6,10 @@ import pytest
 
 from latewood.cli.place import check_rebuildable
 from latewood.clock import SystemClock
-from latewood.errors import CorruptError, UsageError
+from latewood.errors import CorruptError, UnsupportedVersion, UsageError
 from latewood.fs import PosixFS
 from latewood.replica.config import NodeConfig, load_config
-from latewood.replica.founding import check_owner, found_node, join_node
+from latewood.replica.founding import check_owner, check_unowned, found_node, join_node
 from latewood.replica.recovery import NodeLayout
 from latewood.replica.repair import repair_node
 
@@ -59,3 +59,22 @@ def test_a_damaged_node_json_says_what_was_in_it(tmp_path: Path, damage: bytes) 
         with pytest.raises(CorruptError, match="if you are sure") as refused:
             look()
         assert str(refused.value).endswith(before.strip())
+
+
+def test_a_directory_that_a_later_program_made_is_neither_started_repaired_nor_taken(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    found_node(config, PosixFS(), SystemClock())
+    path = config.data / "node.json"
+    newer = path.read_bytes().replace(b'"version":1', b'"version":2')
+    path.write_bytes(newer)
+    for refused in (check_owner, check_unowned, found_node, join_node, repair_node):
+        with pytest.raises(UnsupportedVersion, match=r"node.json version 2 is not known to this Latewood; upgrade"):
+            refused(config, PosixFS(), *[SystemClock()] * (refused not in (check_owner, check_unowned)))
+    assert path.read_bytes() == newer
+
+
+def test_a_directory_of_the_first_programs_is_of_version_1(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    found_node(config, PosixFS(), SystemClock())
+    (config.data / "node.json").write_bytes(b'{"cluster_id":"%s","node_id":1}\n' % config.cluster_id.encode())
+    check_owner(config, PosixFS())

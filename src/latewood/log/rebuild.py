@@ -149,7 +149,8 @@ def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None 
         manifest = store.load()
         if manifest.identity is None:
             return None
-        load_identity(held, layout)  # One of a later version is not replaced.
+        load_identity(held, layout)  # What a later program wrote is refused, and not replaced.
+        load_pointer(held, layout)
         store.secure()  # The slot that is written next must not be the one that a power cut would bring back.
         identity = reborn(manifest.identity, View(held, layout, store.load).end().sequence, random_bytes)
         store_identity(held, layout, identity)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from latewood.errors import AnotherLog, CorruptError, DataLost, NotFoundError, UnsupportedVersion
+from latewood.errors import AnotherLog, CorruptError, DataLost, NotFoundError
 from latewood.queue.ahead import lost_records, problem_of, stored_sequence
 from latewood.queue.cursor import cursor_names, cursor_path, load_cursor
 from latewood.queue.queue import Queue
@@ -27,7 +27,11 @@ class ReaderStatus(NamedTuple):
 
 
 def list_readers(queue: Queue) -> list[ReaderStatus]:
-    """Return all named readers of a queue, in the order of their names."""
+    """Return all named readers of a queue, in the order of their names.
+
+    Raises:
+        UnsupportedVersion: a later program wrote the position of one.
+    """
     directory = queue.path / "readers"
     return [_status(queue, name, directory) for name in cursor_names(queue.file_system, directory)]
 
@@ -37,8 +41,6 @@ def _status(queue: Queue, name: str, directory: Path) -> ReaderStatus:
         cursor = load_cursor(queue.file_system, cursor_path(directory, name))
     except CorruptError as error:
         return ReaderStatus(name, None, None, None, None, f"{error.path} at byte {error.offset}: {error.reason}")
-    except UnsupportedVersion as error:
-        return ReaderStatus(name, None, None, None, None, str(error))
     if cursor is None:  # Removed since we looked.
         return ReaderStatus(name, None, None, None, None, "it was removed meanwhile")
     sequence = stored_sequence(cursor)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from latewood.clock import Clock
 from latewood.closing import Closing
-from latewood.errors import BadName, NotFoundError, ReadOnlyError, UsageError
+from latewood.errors import BadName, CorruptError, NotFoundError, ReadOnlyError, UsageError
 from latewood.fs import FileSystem, Lock
 from latewood.interrupts import Uninterrupted
 from latewood.limits import check_name
@@ -103,6 +103,7 @@ class Queue(Log):
         Raises:
             NotFoundError: there is none of that name.
             Locked: it is open.
+            UnsupportedVersion: a later program wrote its position.
         """
         path = cursor_path(self._layout.readers, _check_reader_name(name))
         if not self._fs.exists(path):
@@ -113,6 +114,8 @@ class Queue(Log):
             message = f"{self._layout.readers} cannot be written"
             raise ReadOnlyError(message)
         try:
+            with suppress(CorruptError):  # A damaged one is removed.
+                load_cursor(self._fs, path)
             self._fs.remove(path)
             self._fs.sync_directory(path.parent)
             self._fs.check_root()

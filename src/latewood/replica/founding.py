@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from latewood.clock import Clock
-from latewood.errors import ConflictError, CorruptError, Locked, NotFoundError, UsageError
+from latewood.errors import ConflictError, CorruptError, Locked, NotFoundError, UnsupportedVersion, UsageError
 from latewood.fs import FileSystem, Lock, replace_file
 from latewood.log import LogOptions
 from latewood.replica.births import Births
@@ -23,11 +23,18 @@ from latewood.replica.recovery import NodeLayout
 
 _NAME: Final = "node.json"
 _BYTES_MAX: Final = 4096
+_VERSION: Final = 1
+
+
+class _Version(msgspec.Struct):
+    version: int = _VERSION
+    """The first programs did not write it."""
 
 
 class _Owner(msgspec.Struct, frozen=True):
     cluster_id: str
     node_id: int
+    version: int = _VERSION
 
 
 def found_node(config: NodeConfig, fs: FileSystem, clock: Clock) -> None:
@@ -70,6 +77,7 @@ def check_owner(config: NodeConfig, fs: FileSystem) -> None:
         NotFoundError: it was never made a node's.
         UsageError: it is another node's, or another cluster's.
         CorruptError: its parent log is gone.
+        UnsupportedVersion: a later program made it.
     """
     found = _owner(config, fs)
     if found is None:
@@ -160,7 +168,10 @@ def _owner(config: NodeConfig, fs: FileSystem) -> _Owner | None:
         return None
     file = fs.open(path)
     try:
-        return msgspec.json.decode(file.pread(_BYTES_MAX, 0), type=_Owner)
+        raw = file.pread(_BYTES_MAX, 0)
+        if (version := msgspec.json.decode(raw, type=_Version).version) != _VERSION:
+            raise UnsupportedVersion("node.json", version, path)
+        return msgspec.json.decode(raw, type=_Owner)
     except msgspec.DecodeError as error:
         damage = CorruptError(f"it does not say whose directory this is: {error}", path, 0)
         damage.mend = _by_hand(config)
