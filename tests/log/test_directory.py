@@ -144,6 +144,33 @@ def test_a_writer_stops_before_it_acknowledges_more_and_leaves_the_new_directory
     assert town.state() == before
 
 
+def end_of(log: Queue) -> object:
+    return log.next_sequence
+
+
+def find(log: Queue) -> object:
+    return log.find_timestamp(1)
+
+
+def scan(log: Queue) -> object:
+    return list(log.scan())
+
+
+@pytest.mark.parametrize("look", [scan, end_of, find])
+def test_a_look_into_a_directory_that_was_deleted_calls_nothing_damaged(
+    town: Town, look: Callable[[Queue], object]
+) -> None:
+    with latewood.open(town.path, mode="r") as beside:
+        town.delete()
+        with pytest.raises(DirectoryReplaced):
+            look(beside)
+    if look is not end_of:  # The writer knows its end.
+        with pytest.raises(DirectoryReplaced):
+            look(town.log)
+    with pytest.raises(DirectoryReplaced):
+        town.log.close()
+
+
 def test_what_was_acknowledged_is_in_the_directory_that_was_moved(town: Town) -> None:
     town.move()
     with pytest.raises(DirectoryReplaced):

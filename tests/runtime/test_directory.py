@@ -12,7 +12,8 @@ import pytest
 from latewood.archive.directory import DirectoryTier
 from latewood.archive.source import BytesSource, digest_of
 from latewood.catalog import Catalog, opening
-from latewood.errors import DirectoryReplaced, JobFailed, LatewoodError, Locked, NotFoundError
+from latewood.errors import CorruptError, DirectoryReplaced, JobFailed, LatewoodError, Locked, NotFoundError
+from latewood.format.segment import HEADER_SIZE
 from latewood.fs import PosixFS
 from latewood.fs import root as root_module
 from latewood.log import Log
@@ -135,6 +136,18 @@ def test_a_store_where_nothing_is_opened_by_descriptor_stops_too(
     assert lake.state() == before
 
 
+@pytest.mark.parametrize("act", [append, run_job])
+def test_a_store_that_was_deleted_before_its_shards_were_opened_calls_none_of_them_behind(
+    lake: Lake, act: Callable[[Lake], None]
+) -> None:
+    lake.store.close()
+    lake.store = Store.open(lake.root)
+    lake.db = lake.store.database(NAME)
+    lake.delete_and_restore()
+    with pytest.raises((DirectoryReplaced, JobFailed), match="lake is not what was opened"):
+        act(lake)
+
+
 def test_a_moved_store_opens_where_it_is_with_all_that_was_acknowledged(lake: Lake) -> None:
     lake.move()
     for act in (append, lambda lake: lake.store.close()):
@@ -160,6 +173,34 @@ def test_one_shard_that_is_replaced_stops_alone(tmp_path: Path) -> None:
             except DirectoryReplaced as error:
                 assert error.path == path  # noqa: PT017 - every other append is to succeed
         assert outcomes == [1, 1]
+
+
+def test_a_scan_of_a_shard_whose_place_an_older_copy_took_ends(tmp_path: Path) -> None:
+    store = made(tmp_path / "lake")
+    db = store.database(NAME)
+    path = db.shards[0].log.path
+    shutil.copytree(path, tmp_path / "copy")
+    for _ in range(2 * SHARDS):
+        db.append(b"more", durable=True)
+    path.rename(tmp_path / "elsewhere")
+    shutil.copytree(tmp_path / "copy", path)
+    for scan in (db.scan, db.to_arrow, db.shards[0].log.scan):
+        with pytest.raises(DirectoryReplaced, match="shards/00000"):
+            list(scan())
+    with pytest.raises(DirectoryReplaced):
+        store.close()
+
+
+def test_a_scan_in_a_log_that_went_back_beneath_it_ends(tmp_path: Path) -> None:
+    with made(tmp_path / "lake") as store:
+        db = store.create_database("more")
+        db.append_many([b"written", b"and not durable"])
+        (segment,) = db.shards[0].log.path.glob("segments/*/*/*/000000000.q")
+        with segment.open("r+b") as file:
+            file.seek(HEADER_SIZE)
+            file.write(bytes(100))
+        with pytest.raises(CorruptError, match="records 0 to 1 were there, and are not any more"):
+            list(db.scan())
 
 
 def test_a_reader_of_a_store_that_is_replaced_is_told(tmp_path: Path) -> None:

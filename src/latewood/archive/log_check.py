@@ -63,13 +63,17 @@ def log_behind(
 
     Raises:
         CorruptError, UnsupportedVersion: the log cannot be read.
+        DirectoryReplaced: the whole store is gone, or another directory is in its place.
     """
     ahead = files.beyond(shard, covered) if files is not None else []
     reach = reach_of(fs, Layout(path), max([covered, *(name.sequence_max + 1 for name in ahead)]))
     reason = shortfall(reach, covered, wanted)
     if reason is None and files is not None and reach is not None:
         reason = _shortfall_of_files(reach, ahead, files)
-    return None if reason is None else LogBehind(path, reason)
+    if reason is None:
+        return None
+    fs.check_root()  # A store that was deleted says more than a log that is missing in it.
+    return LogBehind(path, reason)
 
 
 def _shortfall_of_files(reach: LogReach, ahead: Sequence[ChunkName], files: ChunkFiles) -> str | None:

@@ -38,6 +38,7 @@ class View:
         Raises:
             DataLost: it was retired.
             CorruptError: the segment is damaged, or missing without having been retired.
+            DirectoryReplaced: the whole log is gone, or another directory is in its place.
         """
         for _ in range(2):
             try:
@@ -48,10 +49,7 @@ class View:
         try:
             return self._open(*self._find(sequence))
         except NotFoundError as error:
-            path = self._find(sequence)[0]
-            raise ManifestCorrupted(
-                "a segment of the log is missing: restore the file from a copy, if there is one", path, 0
-            ) from error
+            raise self._missing("a segment of the log", self._find(sequence)[0]) from error
 
     def segment_after(self, segment_id: int) -> SegmentReader | None:
         """Open the segment that follows a sealed one, or return None if the writer is not there yet."""
@@ -95,11 +93,7 @@ class View:
                 found = self._search_timestamp(min(max(timestamp_ns, 0), U64_MAX), end)
             except NotFoundError as error:
                 if not self.refresh():
-                    raise ManifestCorrupted(
-                        "a segment of the log is missing: restore the file from a copy, if there is one",
-                        self.layout.segments,
-                        0,
-                    ) from error
+                    raise self._missing("a segment of the log", self.layout.segments) from error
             else:
                 return end.sequence if found is None else found
 
@@ -110,11 +104,7 @@ class View:
                 end = self._end_of_active()
             except NotFoundError as error:
                 if not self.refresh():
-                    raise ManifestCorrupted(
-                        "the active segment is missing: restore the file from a copy, if there is one",
-                        self._active()[0],
-                        0,
-                    ) from error
+                    raise self._missing("the active segment", self._active()[0]) from error
             else:
                 if not self.refresh() or self.manifest.active.segment_id == end.segment_id:
                     return end
@@ -197,6 +187,11 @@ class View:
 
     def _path(self, entry: SegmentEntry) -> Path:
         return self.layout.absolute(entry.path)
+
+    def _missing(self, what: str, path: Path) -> ManifestCorrupted:
+        """Return the error of a file that is not there; of a directory that was deleted, raise that."""
+        self.fs.check_root()
+        return ManifestCorrupted(f"{what} is missing: restore the file from a copy, if there is one", path, 0)
 
     def _open(self, path: Path, entry: SegmentEntry | None) -> SegmentReader:
         return SegmentReader(self.fs, path, entry)

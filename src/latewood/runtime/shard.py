@@ -164,6 +164,11 @@ class Shard:
                 tries = tries + 1 if at == before else 0
                 if tries >= _REPLANS_MAX:
                     self._give_up(error, piece.chunk)
+            else:
+                tries = tries + 1 if at == before else 0
+                if tries >= _REPLANS_MAX:  # Not moved, and not there: somebody has changed the files of an open log.
+                    reason = f"records {at} to {stop - 1} were there, and are not any more"
+                    raise CorruptError(reason, self.log.path, 0)
 
     def chunk_log(self) -> bytes | None:
         """Return the log that the newest of its own chunks names, of those that are sound; None: none names one.
