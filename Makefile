@@ -17,7 +17,7 @@ PURE_KERNEL_TESTS := $(addprefix tests/kernel/,test_choice.py test_commands.py t
 PURE_TESTS := $(PURE_KERNEL_TESTS) tests/segment tests/log tests/queue tests/meta/test_native_present.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster test check bench crash chaos simulate fresh format api clean
+.PHONY: help setup demo cluster test check bench crash chaos simulate identity fresh format api clean
 
 help: ## Say what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -62,6 +62,11 @@ chaos: setup ## Kill, pause, cut off, fill and damage nodes of a real cluster wh
 	$(BIN)/python -m tests.replica.campaign --operations $(CHAOS_OPERATIONS) --minutes $(CHAOS_MINUTES) --totals $(CHAOS_TOTALS)
 
 SEEDS ?= 0:10000
+IDENTITY_MINUTES ?= 60
+
+identity: setup ## Move, replace, restore, fork, starve: is each directory, log and life still the one meant? SEEDS=17:18
+	$(BIN)/python -m tests.identity.campaign --minutes $(IDENTITY_MINUTES) --seeds $(SEEDS)
+	$(BIN)/python -m tests.identity.campaign --planted 40
 
 simulate: setup ## Live through 10,000 small clusters in a bad world, on a model of a disk and on the real logs: hours
 	$(BIN)/python -m latewood.testing.simulate --store model --seeds $(SEEDS)
