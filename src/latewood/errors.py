@@ -29,6 +29,7 @@ LatewoodError
 │   ├── WaitExpired     the deadline came before the generation
 │   ├── ClusterUnavailable  no node answered as leader in time; nothing was written
 │   ├── TierUnavailable     an object store did not answer, or not in time
+│   ├── TooManyFiles    this process may have no more files open: raise its limit, `ulimit -n`
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── OutcomeUnknown      a cluster may have done it: `client.resolve(error)` tells, and never does it twice
 │   └── OutcomeForgotten    nobody can tell any more: look for the records, then append what is missing
@@ -249,6 +250,26 @@ class ClusterUnavailable(UnavailableError):
 
 class TierUnavailable(UnavailableError):
     """An object store did not answer, not in time, or with an error of its own."""
+
+
+class TooManyFiles(UnavailableError):
+    """This process has as many files open as it may, or nearly.  Everything acknowledged is safe.
+
+    `limit` is how many it may have, `hard_limit` what that may be raised to, `wanted` what it should be, if known.
+    """
+
+    def __init__(self, what: str, limit: int, hard_limit: int, wanted: int | None = None) -> None:
+        super().__init__(what, limit, hard_limit, wanted)
+        self.what, self.limit, self.hard_limit, self.wanted = what, limit, hard_limit, wanted
+
+    def __str__(self) -> str:
+        number = f"{self.wanted}" if self.wanted else "NUMBER"
+        above = self.wanted is not None and self.wanted > self.hard_limit
+        hard = f"the hard limit, {self.hard_limit:,}, " + ("must be raised as well" if above else "is the most")
+        return (
+            f"{self.what}: this process may have {self.limit:,} files open; raise that before the program starts "
+            f"(`ulimit -n {number}`; {hard}), or have fewer shards, logs and readers open"
+        )
 
 
 class StorageError(UnavailableError):

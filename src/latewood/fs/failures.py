@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from latewood.errors import DiskFull, LatewoodError, NotFoundError, ReadOnlyError, StorageError
+from latewood.errors import DiskFull, LatewoodError, NotFoundError, ReadOnlyError, StorageError, TooManyFiles
+from latewood.fs.descriptors import descriptors_max
 
 
 def translated(error: OSError, path: Path) -> LatewoodError:
@@ -15,11 +16,14 @@ def translated(error: OSError, path: Path) -> LatewoodError:
         return DiskFull(f"{path}: {reason}; free some space and try again")
     if error.errno == errno.EFBIG:
         return DiskFull(f"{path}: {reason}; raise the limit (`ulimit -f`), or use a smaller segment_bytes_max")
+    if error.errno == errno.EMFILE:
+        return TooManyFiles(f"{path}: {reason}", *descriptors_max())
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFoundError(f"{path}: {reason}")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return ReadOnlyError(f"{path}: {reason}; check its owner and mode")
-    return StorageError(f"{path}: {reason}")
+    whose = ", of all programs together: see `sysctl fs.file-max`" if error.errno == errno.ENFILE else ""
+    return StorageError(f"{path}: {reason}{whose}")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from latewood.errors import ClosedError, DirectoryReplaced, LatewoodError, NotFo
 from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE, SegmentFooter, SegmentHeader
-from latewood.fs import File
+from latewood.fs import File, check_free
 from latewood.interrupts import Uninterrupted
 from latewood.kernel import Door
 from latewood.limits import (
@@ -48,6 +48,8 @@ from latewood.log.wake import Wake
 from latewood.segment import SegmentWriter, empty_tail, file_bytes, prepare
 
 _RECORDS_UNBOUNDED = 1 << 62
+_DESCRIPTORS_OF_A_ROLL = 8
+"""More than a roll has open at a time behind its seal: without one of them it would end the log."""
 _logger = logging.getLogger(__name__)
 
 
@@ -279,6 +281,7 @@ class Writer:
         if self.segment.header.segment_index >= SEGMENT_ID_MAX:
             raise ClosedError("the log has used up all segment ids")
         self._prepare()  # 1. Before the seal: a full disk leaves the open segment as it was.
+        check_free(f"{self._layout.root} cannot roll", _DESCRIPTORS_OF_A_ROLL)  # So does a lack of descriptors.
         now_ns = self._clock.now_ns()  # Also before: a clock of the program's may fail, or be wrong.
         with self.durability.lock, self.durability.poisoned_by_failure():  # After half a seal no record may follow.
             footer, size = self.segment.seal(  # 2. The seal, durable.

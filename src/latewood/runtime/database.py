@@ -125,8 +125,10 @@ class Database:
                 payloads, ext_id=ext_id, ext_ids=ext_ids, timestamps_ns=timestamps_ns, durable=durable
             )
             return {shard.number: found}
-        ranges = {}
-        for hand in self._dealt(payloads, keys, turn):
+        ranges, hands = {}, self._dealt(payloads, keys, turn)
+        for hand in hands:
+            self.shards[hand.shard].log  # noqa: B018 - one that cannot be opened is met before anything is appended
+        for hand in hands:
             ranges[hand.shard] = self.shards[hand.shard].log.append_many(
                 hand.payloads,
                 ext_id=ext_id,

@@ -15,6 +15,7 @@ from latewood.errors import ConflictError
 from latewood.format.store_layout import DatabaseLayout
 from latewood.runtime.births import named
 from latewood.runtime.database import Database
+from latewood.runtime.room import check_shards_fit
 from latewood.runtime.shard_log import make_log
 from latewood.runtime.site import StoreSite
 from latewood.types import DbId
@@ -34,7 +35,9 @@ def fork_database(
 
     Raises:
         ConflictError: the chunks of the other kept changing; try again.
+        UsageError: this process may not have as many files open as its shards take.
     """
+    check_shards_fit(name, len(source.shards))
     record = _record_of(site, source, name, layout)
     applied: list[int] = []
     for tries in range(_TRIES_MAX):

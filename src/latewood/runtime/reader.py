@@ -11,11 +11,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias
 
 from latewood.closing import Closing, close_behind
-from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, UsageError
+from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, LatewoodError, TooManyFiles, UsageError
 from latewood.forking import forked
 from latewood.format import keyed
 from latewood.format.store_layout import DatabaseLayout
-from latewood.fs import FileSystem, Lock
+from latewood.fs import FileSystem, Lock, check_room
 from latewood.interrupts import Uninterrupted
 from latewood.kernel import Record
 from latewood.limits import READ_RECORDS_MAX
@@ -24,6 +24,7 @@ from latewood.log.identity import stranger_reason
 from latewood.queue.cursor import load_cursor, store_cursor
 from latewood.queue.holding import retention_held
 from latewood.runtime.record import DatabaseRecord, records_of
+from latewood.runtime.room import DESCRIPTORS_OF_A_STREAM
 from latewood.runtime.shard import Shard
 from latewood.types import Position
 
@@ -214,6 +215,13 @@ class DatabaseReader:
             self._drop(shard.number)
             stream = None
         if stream is None:
+            try:
+                check_room(f"there is no room for reader {self.name!r}", DESCRIPTORS_OF_A_STREAM)
+            except TooManyFiles:
+                if not self._streams:
+                    raise
+                for number in list(self._streams):  # They only save the search for where the reader stands.
+                    self._drop(number)
             stream = self._streams[shard.number] = shard.log.stream(sequence)
         return [self._record(shard, record) for record in stream.read(max_records)]
 

@@ -17,6 +17,7 @@ from latewood.log import LogOptions
 from latewood.log.layout import Layout
 from latewood.log.rebuild import rebuild
 from latewood.queue import Queue, open_queue
+from latewood.runtime.room import check_room_for_log
 from latewood.runtime.site import StoreSite
 
 
@@ -55,7 +56,9 @@ def open_log(
 
     Raises:
         LogBehind: it is not there, or is another log, or ends before that.  Nothing was written.
+        TooManyFiles: this process has too many files open.  Nothing was written.
     """
+    check_room_for_log(record, shard, writable=mode == "w")
     path, identity = layout.shard(shard), record.log_identity(shard)
     if (behind := log_behind(site.fs, path, covered(), identity, files, shard)) is not None:
         raise behind

@@ -60,6 +60,7 @@ from latewood.runtime.opening import hold_directory, layout_of, load_settings, o
 from latewood.runtime.options import DatabaseOptions, check_shards, config_hash
 from latewood.runtime.purge import purge_database
 from latewood.runtime.readers import Readers
+from latewood.runtime.room import check_shards_fit, warn_of_shards
 from latewood.runtime.shard import Shard
 from latewood.runtime.shard_log import make_log, open_log
 from latewood.runtime.site import DatabaseSite, StoreSite
@@ -154,13 +155,13 @@ class Store:
 
         Raises:
             BadName: the name cannot be a file name.
-            UsageError: an option is not understood, or there is such a database.
+            UsageError: an option is not understood, there is such a database, or its shards take too many open files.
             ReadOnlyError: the store was opened to read.
         """
         self._check_writable()
         check_name(name, "database")
         options = _options(options, chosen, self.settings.database)
-        check_shards(shards)
+        check_shards_fit(name, check_shards(shards))
         if options.key_id:
             self._site.keys_with(options.key_id, f"database {name!r}")
         with self._lock:
@@ -436,9 +437,9 @@ class Store:
         ]
         writable = self._mode == "w" or self._site.fs.is_writable(layout.root)
         readers = Readers(self._site.fs, layout, self._site.clock.now_ns, writable=writable)
-        database = Database(db_id, record, shards, readers, Latest(self.catalog, db_id, record))
-        self._databases[db_id] = database
-        return database
+        warn_of_shards(record, writable=self._mode == "w")
+        self._databases[db_id] = Database(db_id, record, shards, readers, Latest(self.catalog, db_id, record))
+        return self._databases[db_id]
 
     def _new_record(self, name: str, shards: int, options: DatabaseOptions, layout: DatabaseLayout) -> DbRecord:
         stored = options.stored(self.layout.relative(layout.shards), self.layout.relative(layout.chunks))
