@@ -155,6 +155,18 @@ def test_a_catalog_that_is_made_again_calls_another_log_damage(swapped: Path) ->
     assert any("the log that is there is" in problem for problem in report.problems)
 
 
+def test_what_another_log_has_is_of_no_account_when_the_catalog_is_made_again(tmp_path: Path) -> None:
+    fill(tmp_path / "lake", "ours", shards=1)
+    shutil.rmtree(shard_of(tmp_path / "lake", 0))
+    open_queue(shard_of(tmp_path / "lake", 0), owner=Owner.STORE, first_sequence=1000).close()
+    (report,) = remake_catalog(tmp_path / "lake").databases
+    assert report.gaps == []
+    with Catalog.open(StoreLayout(tmp_path / "lake").catalog, mode="r") as catalog:
+        state = catalog.read(lambda view: view.wal_state(1, 0))
+    assert state is not None
+    assert state.last_applied_sequence == 0
+
+
 def archived(root: Path, archive: Path, word: str) -> None:
     """Make a store whose records are in an archive, too."""
     root.mkdir()

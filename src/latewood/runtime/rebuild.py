@@ -225,6 +225,8 @@ class _Rebuilding:
         for shard in range(record.wal_shards):
             log, identity = self._look_at_log(shard)
             wanted = record.log_identity(shard)
+            if None not in (wanted, identity) and wanted != identity:
+                log = None  # It is another log, and what it has is nothing of this shard's.
             foreign = strangers(self._found[shard], wanted, identity)
             self._problems += [f"{one.name.file_name} is of another log, and does not count" for one in foreign]
             chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log)
