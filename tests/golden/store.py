@@ -1,7 +1,7 @@
 """The golden stores: how they were written, and what is to be seen in them.
 
-The committed ones, in `v1/store`, are never written again.  Each is a folder with the store, `lake`, and the directory
-that is its archive.  `closed` was closed in good order; `killed` is the same store a moment earlier, as a killed writer
+The committed ones, in `v1/store` and `v2/store`, are never written again.  Each is a folder with the store, `lake`, and
+the directory that is its archive.  `closed` was closed in good order; `killed` is the same store a moment earlier, as a killed writer
 leaves it: its last records are in logs whose manifests do not know them.
 
 Names of chunks are drawn at random, so the same program does not write the same bytes twice.
@@ -30,6 +30,8 @@ from tests.golden.make import EXPECTED, SHOWN_AT_NS, Shown, is_of_a_format
 STORES: Final = ("closed", "killed")
 MODES: Final[tuple[Mode, ...]] = ("r", "w")
 DATABASES: Final = ("clicks", "plain")
+COHORT: Final = 3
+"""Of the second shard's segments, since version 2."""
 _LOCKS: Final = ("catalog.mdb-lock", "catalog.mdb.writer")
 CATALOG: Final = CatalogOptions(map_bytes=256 * 1024, map_headroom_bytes=64 * 1024, commit_budget_us=0)
 
@@ -58,6 +60,7 @@ class Scribe:
             options: dict[str, Any] = {"segment_bytes_max": 2048, "grace_ms": 0}
             clicks = store.create_database("clicks", shards=2, **options)
             plain = store.create_database("plain", keyed=False, **options)
+            clicks.shards[1].log.set_ext_id(COHORT)
             self._fill(clicks, "archived", 40)
             self._fill(plain, "archived", 20)
             for name in DATABASES:

@@ -1,4 +1,4 @@
-"""Stores of version 1: today's code reads them, and goes on with them."""
+"""Stores of versions 1 and 2: today's code reads them, and goes on with them."""
 
 import json
 import shutil
@@ -12,11 +12,13 @@ from latewood.catalog.tables import JobKind
 from latewood.runtime.record import DatabaseRecord
 from latewood.testing import FakeClock
 from tests.golden.make import EXPECTED, SHOWN_AT_NS, Shown
-from tests.golden.store import DATABASES, MODES, STORES, Scribe, freeze, opened, show, shown_record
+from tests.golden.store import COHORT, DATABASES, MODES, STORES, Scribe, freeze, opened, show, shown_record
 from tests.golden.test_golden import run
 
 VERSION_1: Final = Path(__file__).parent / "v1" / "store"
+VERSION_2: Final = Path(__file__).parent / "v2" / "store"
 BIRTH: Final = json.loads((VERSION_1 / EXPECTED).read_text())
+BIRTH_2: Final = json.loads((VERSION_2 / EXPECTED).read_text())
 
 
 def records_of(database: str) -> list[Shown]:
@@ -36,6 +38,31 @@ def test_a_store_of_version_1_shows_all_that_went_into_it(kernel: str, tmp_path:
     for store in STORES:
         for mode in MODES:
             assert found[store][mode] == BIRTH, (store, mode)
+
+
+@pytest.mark.slow
+def test_a_store_of_version_2_shows_all_that_went_into_it(tmp_path: Path) -> None:
+    shutil.copytree(VERSION_2, tmp_path, dirs_exist_ok=True)
+    assert show(tmp_path / "closed", "r") == show(tmp_path / "killed", "w") == BIRTH_2
+    for name in DATABASES:
+        assert BIRTH_2["databases"][name]["records"] == records_of(name)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_store_of_version_2_names_its_databases_their_logs_and_the_cohorts_of_chunks(
+    store: str, tmp_path: Path
+) -> None:
+    home = shutil.copytree(VERSION_2 / store, tmp_path / store)
+    with opened(home, "r", FakeClock(SHOWN_AT_NS)) as lake:
+        for name in DATABASES:
+            database = lake.database(name)
+            assert database.record.identity is not None
+            logs = [shard.log.mark.identity for shard in database.shards if shard.log.mark]
+            assert logs == [database.record.log_identity(shard.number) for shard in database.shards]
+        rows = [row for _, row in lake.catalog.scan_chunks(lake.database("clicks").db_id)]
+        cohorts = {0: (), 1: (COHORT,)}
+        assert len(rows) > len(cohorts)
+        assert all(tuple(cohort for _, cohort in row.cohorts) == cohorts[row.shard] for row in rows)
 
 
 @pytest.mark.slow
@@ -127,6 +154,7 @@ def test_a_record_that_did_not_go_in_at_the_time_is_told_from_those_that_did(tmp
     assert show(home, "r") != BIRTH
 
 
-def test_stores_that_are_frozen_cannot_be_frozen_again() -> None:
+@pytest.mark.parametrize("version", [VERSION_1, VERSION_2], ids=["v1", "v2"])
+def test_stores_that_are_frozen_cannot_be_frozen_again(version: Path) -> None:
     with pytest.raises(FileExistsError):
-        freeze(VERSION_1)
+        freeze(version)
