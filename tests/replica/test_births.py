@@ -22,6 +22,7 @@ from latewood.replica.recovery import NodeLayout, install_snapshot
 from latewood.replica.repair import repair_node
 from latewood.replica.snapshot import SnapshotReader
 from latewood.testing import MemFS
+from tests.cli.shell import complaint
 from tests.replica.node import BIRTHS, ROOT, Node
 from tests.replica.test_snapshot import pull_from, transfer
 from tests.replica.test_stray import append_stray, mend
@@ -168,6 +169,17 @@ def test_no_log_in_a_node_can_be_opened_or_made_before_it_is_marked_as_the_nodes
     with pytest.raises(Owned, match="is kept by a node of a cluster; append through the cluster"):
         latewood.open(root / name)
     assert before == {one: one.read_bytes() for one in root.rglob("*") if one.is_file()}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [["info"], ["verify"], ["cat"], ["cleanup", "--yes"], ["seal"], ["flush"], ["retain", "--yes"], ["status"]],
+    ids=" ".join,
+)
+def test_commands_for_a_log_or_a_store_say_that_they_were_given_a_node(config: NodeConfig, line: list[str]) -> None:
+    before = {one: one.read_bytes() for one in config.data.rglob("*") if one.is_file()}
+    assert "is the directory of a node of a cluster" in complaint(line[0], config.data, *line[1:], code=3)
+    assert before == {one: one.read_bytes() for one in config.data.rglob("*") if one.is_file()}
 
 
 def test_a_log_beside_a_file_that_is_called_as_that_of_a_node_is_anybodys(tmp_path: Path) -> None:

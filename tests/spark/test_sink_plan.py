@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latewood import CorruptError, LatewoodError, Locked, LogOptions, RecordTooLarge, UsageError
+from latewood import CorruptError, LatewoodError, Locked, LogOptions, RecordTooLarge, UnsupportedVersion, UsageError
 from latewood.format import keyed
 from latewood.format.identity import LogIdentity
 from latewood.format.sharding import shard_of
+from latewood.fs import replace_file
 from latewood.queue import open_queue
 from latewood.spark import commits_plan as plan
 from latewood.spark.commits import STEPS, Batch
@@ -307,6 +308,26 @@ def test_a_query_that_cannot_be_counted_does_not_stop_another() -> None:
     assert logged(fs, target) == [[b"a"]]
     with pytest.raises(CorruptError, match="gone"):
         committer(fs, target).commit(lost, [])
+
+
+@pytest.mark.parametrize("name", ["intents", "commits"])
+def test_what_a_later_program_remembers_of_a_query_is_refused_and_left_as_it_is(name: str) -> None:
+    """Otherwise a batch is appended twice, or what was under way is forgotten."""
+    fs = MemFS()
+    target = make_target(fs, shards=1)
+    batch = Batch(QUERY, "stream", 0)
+    committer(fs, target).commit(batch, [stage_file(fs, target, batch, 0, [(0, b"a")])])
+    path = target.state / name / f"{QUERY}.json"
+    newer = b'{"version":3,"body":[1,2]}\n'
+    replace_file(fs, path, newer)
+    for number in (0, 1):
+        again = Batch(QUERY, "stream", number)
+        with pytest.raises(UnsupportedVersion, match="version 3 is not known to this Latewood; upgrade"):
+            committer(fs, target).commit(again, [stage_file(fs, target, again, 0, [(0, b"b")])])
+    assert logged(fs, target) == [[b"a"]]
+    file = fs.open(path)
+    assert file.pread(100, 0) == newer
+    file.close()
 
 
 # -- columns --------------------------------------------------------------------------------------------------------

@@ -85,6 +85,8 @@ def no_store(path: Path) -> NotFoundError:
             text = f"{path} is a shard, and this is about a store: give {store_around(path)}"
         case Kind.FILE:
             text = f"{path} is a file, not a store: give the directory of one"
+        case Kind.DIRECTORY if (path / "node.json").exists():
+            text = f"{path} is the directory of a node of a cluster, not a store: `latewood cluster` is for those"
         case _:
             text = f"there is no store at {path}; `latewood db create` makes one"
     return NotFoundError(text)

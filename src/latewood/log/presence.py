@@ -96,6 +96,12 @@ def check_is_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
         NotFoundError: there is none, or its creation was cut short before it could hold a record.
         CorruptError, UnsupportedVersion: the manifest cannot be read.
     """
+    if fs.exists(layout.root / _NODE_NAME) and fs.exists(layout.root / "parent"):
+        message = (
+            f"{layout.root} is the directory of a node of a cluster: its logs are {layout.root / 'parent'} and those "
+            f"in {layout.root / 'partitions'}, and `latewood cluster status` shows a cluster"
+        )
+        raise NotFoundError(message)
     if not fs.exists(layout.root) or (store.is_unfinished_creation() and not _is_begun(fs, layout)):
         message = f"there is no log at {layout.root}; `latewood init` or opening it to append makes one"
         raise NotFoundError(message)
