@@ -9,7 +9,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from latewood import DiskFull, LatewoodError, LogOptions, NotFoundError, Poisone
 from latewood.fs import FileSystem, PosixFS
 from latewood.log.layout import Layout
 from latewood.queue.verify import verify_queue
+from latewood.runtime import Store
 from latewood.testing import FakeClock, MemFS
 from tests.patience import SECONDS_MAX
 
@@ -137,6 +138,48 @@ def test_a_full_disk_is_named_and_the_log_goes_on_once_there_is_room(small_disk:
     filler.check_readable()
     ballast.unlink()
     filler.goes_on(error)
+
+
+@pytest.mark.needs("mount")
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_disk_that_is_full_at_the_first_append_to_a_shard_is_named_and_the_shard_goes_on(
+    tmp_path: Path, *, durable: bool
+) -> None:
+    with (
+        mounted(tmp_path / "small", 1024) as root,
+        Store.open(root / "lake") as store,
+    ):
+        db = store.create_database("clicks", shards=2, segment_bytes_max=2 * PAGE_BYTES)
+        fill_up(root / "ballast")
+        for _ in range(2):
+            with pytest.raises(DiskFull, match="No space left on device; free some space"):
+                db.append(b"x", key=b"a", durable=durable)
+        assert not list(db.scan())
+        (root / "ballast").unlink()
+        db.append(b"y", key=b"a", durable=durable)
+        assert [record.payload for record in db.scan()] == [b"y"]
+
+
+def fill_up(ballast: Path) -> None:
+    """Leave no page free."""
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(PAGE_BYTES))
+
+
+@pytest.mark.parametrize("first", ["append", "append_many", "flush"])
+def test_the_first_checkpoint_of_a_log_that_finds_no_room_leaves_it_as_it_was(first: str) -> None:
+    fs = MemFS()
+    Queue.open(MEMORY_ROOT, MEMORY_OPTIONS, fs=fs, clock=FakeClock(), background=False).close()
+    with Queue.open(MEMORY_ROOT, MEMORY_OPTIONS, fs=fs, clock=FakeClock(), background=False) as log:
+        fs.fail("pwrite", "index.meta", DiskFull("full"))
+        for _ in range(2):
+            with pytest.raises(DiskFull, match="full"):
+                log.append_many([b"x", b"y"]) if first == "append_many" else log.append(b"x", durable=first == "flush")
+        fs.heal()
+        assert log.append(b"z", durable=True) == 0
+    with Queue.open(MEMORY_ROOT, mode="r", fs=fs, clock=FakeClock()) as again:
+        assert [record.payload for record in again.scan()] == [b"z"]
 
 
 @pytest.mark.needs("mount")

@@ -37,7 +37,7 @@ from latewood.catalog.view import CatalogView
 from latewood.catalog.waiting import WaitHandle, WaitRoom
 from latewood.catalog.watching import wait_by_looking
 from latewood.catalog.writer import Writer
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, ReadOnlyError, UsageError
 from latewood.forking import close_after_fork, forked
@@ -103,7 +103,7 @@ class Catalog:
         if mode not in ("w", "r"):
             message = f"mode must be 'w' or 'r', not {mode!r}"
             raise UsageError(message)
-        options, clock, fs = options or CatalogOptions(), clock or SystemClock(), fs or PosixFS()
+        options, clock, fs = options or CatalogOptions(), checked(clock), fs or PosixFS()
         with ExitStack() as undo:
             env, lock, fs = open_env(fs, fs.absolute(Path(path)), options, clock, writable=mode == "w")
             undo.callback(_release, env, lock, fs)

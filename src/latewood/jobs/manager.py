@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from latewood.catalog import Catalog, CatalogTxn, CatalogView, CommitReceipt, Lease, Op
 from latewood.catalog.tables import InFlight, JobError, JobPhase, JobRecord
 from latewood.catalog.tables.job import PRIORITY_USUAL
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.errors import ConflictError, NotFoundError
 from latewood.forking import OwnLock
 from latewood.jobs.lease import Candidate, LeaseState, pick, redated
@@ -42,7 +42,7 @@ class JobManager:
         """`chance()` is from 0 up to 1, and spreads retries."""
         self.catalog: Final = catalog
         self.options: Final = options or JobOptions()
-        self.clock: Final = clock or SystemClock()
+        self.clock: Final = checked(clock)
         self._chance = chance
         self._claiming = OwnLock()
         self._being_claimed: set[JobId] = set()

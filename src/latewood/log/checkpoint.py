@@ -39,6 +39,8 @@ class CheckpointFile:
         known = fs.exists(layout.checkpoint)
         self.file: File = fs.open(layout.checkpoint, create=True)
         try:
+            self.is_empty = self.file.size() == 0
+            """Whether no checkpoint was written yet, and the first may find no room."""
             if not known:
                 self.file.sync()
                 fs.sync_directory(layout.root)
@@ -49,6 +51,7 @@ class CheckpointFile:
     def write(self, checkpoint: Checkpoint, *, durable: bool) -> None:
         """Write it in place.  Not durable unless asked: an older one is as true, only further back."""
         self.file.pwrite(encode(checkpoint), 0)
+        self.is_empty = False
         if durable:
             self.file.sync()
 

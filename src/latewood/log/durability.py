@@ -220,6 +220,7 @@ class Durability:
     def _sync(self, *, reserved_end: int | None) -> None:
         """Sync the segment and note how far; a new reservation is durable before it is used."""
         self.check()
+        self._secure_note()
         tail = self._segment.tail()
         reserved = self.reserved_end if reserved_end is None else reserved_end
         note = encode(self._checkpoint(tail, reserved))
@@ -233,6 +234,16 @@ class Durability:
         self._durable_tail = tail
         self.reserved_end = reserved  # 4. Only now may appends pass the old reservation.
         self.durable_sequence = self._segment.header.base_record_count + tail.record_count
+
+    def _secure_note(self) -> None:
+        """Have a first checkpoint in `index.meta`, so that later ones take no more room.
+
+        Raises:
+            DiskFull: there is none for it; nothing was changed.
+        """
+        if self._file.is_empty:
+            reserved_end = max(self.reserved_end, self._durable_tail.offset)
+            self._file.write(self._checkpoint(self._durable_tail, reserved_end), durable=False)
 
     def _checkpoint(self, tail: Tail, reserved_end: int) -> Checkpoint:
         return _checkpoint_of(self._segment, tail, reserved_end, flush_failed=self.flush_failed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, NotFoundError, UsageError
 from latewood.forking import close_after_fork, forked
@@ -98,7 +98,7 @@ class Log:
             message = f"mode must be 'a' to append or 'r' to read, not {mode!r}"
             raise UsageError(message)
         fs = fs or PosixFS()
-        site = Site(fs, Layout(fs.absolute(directory_of(path))), clock or SystemClock())
+        site = Site(fs, Layout(fs.absolute(directory_of(path))), checked(clock))
         log = cls(site, options or LogOptions(), mode)
         claim = claim_of(owner, birth)
         is_opened = False

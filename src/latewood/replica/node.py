@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.errors import (
     CorruptError,
     DirectoryReplaced,
@@ -75,7 +75,7 @@ class Node:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.fs, self._clock = fs or PosixFS(), clock or SystemClock()
+        self.fs, self._clock = fs or PosixFS(), checked(clock)
         config = self.config = msgspec.structs.replace(config, data=self.fs.absolute(config.data))
         self.layout = NodeLayout(config.data)
         self.core: Core | None = None

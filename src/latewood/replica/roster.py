@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.log import LogOptions
@@ -50,7 +50,7 @@ class Roster:
     ) -> None:
         """With several `makers`, threads open logs side by side: each waits for the disk some times."""
         self._makers = makers
-        self._root, self._births, self._fs, self._clock = root, births, fs, clock or SystemClock()
+        self._root, self._births, self._fs, self._clock = root, births, fs, checked(clock)
         self._options = options or LogOptions(segment_bytes_max=PARTITION_SEGMENT_BYTES)
         self._partitions: dict[int, PartitionLogStore] = {}
 

@@ -31,7 +31,7 @@ from latewood.catalog.tables import (
     WalStateKey,
     WalStateRecord,
 )
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.closing import Closing, close_behind
 from latewood.errors import (
     CorruptError,
@@ -125,7 +125,7 @@ class Store:
             CatalogCorrupted: the catalog is damaged: `latewood rebuild --catalog`.
             UsageError: the directory holds something else, or a setting is not understood.
         """
-        fs, clock = fs or PosixFS(), clock or SystemClock()
+        fs, clock = fs or PosixFS(), checked(clock)
         layout = layout_of(fs, root)
         settings = load_settings(layout.root, fs)
         tier = open_archive(settings, layout.root, fs) if tier is None else tier

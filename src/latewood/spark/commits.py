@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from latewood.archive.log_check import ChunkFiles, log_behind
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.errors import AnotherLog, CorruptError, DataLost, LatewoodError
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem
@@ -89,7 +89,7 @@ class Committer:
         hook: Hook | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._fs, self._target, self._clock = fs, target, clock or SystemClock()
+        self._fs, self._target, self._clock = fs, target, checked(clock)
         self._lock_timeout_ms, self._staging_age_max_ms = lock_timeout_ms, staging_age_max_ms
         self._step = hook or _no_hook
         self._sleep = sleep

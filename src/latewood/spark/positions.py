@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from latewood.clock import Clock, SystemClock
+from latewood.clock import Clock, checked
 from latewood.errors import Locked
 from latewood.fs import FileSystem, Lock, PosixFS
 from latewood.log.identity import stranger_reason
@@ -117,7 +117,7 @@ class DatabasePositions:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._fs, self._clock, self._shards = fs or PosixFS(), clock or SystemClock(), shards
+        self._fs, self._clock, self._shards = fs or PosixFS(), checked(clock), shards
         self._home, self._lock_path = directory / name, directory / f"{name}.lock"
         self._known: dict[ShardId, Cursor | None] = {}
         self._lock: Lock | None = None
