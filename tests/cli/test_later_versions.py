@@ -65,21 +65,25 @@ class Scene:
         self.root, self._saved = root, saved
         shutil.copytree(root, saved)
 
-    def restore(self) -> None:
-        shutil.rmtree(self.root)
-        shutil.copytree(self._saved, self.root)
+    def restore(self, newer: Path, *, is_changed: bool) -> None:
+        """Undo what a command has changed, or if that is nothing, only the later version."""
+        if is_changed:
+            shutil.rmtree(self.root)
+            shutil.copytree(self._saved, self.root)
+        else:
+            shutil.copyfile(self._saved / newer.relative_to(self.root), newer)
 
     def outcome(self, change: Change, line: Line, name: str, may_change: Collection[str]) -> str:
         """Return what a command does about a file of a later version: "refused" or "runs", or else what is wrong.
 
         It may change files of these names before it comes to the other one.
         """
-        self.restore()
         newer = change(self.root / name)
         before = files_of(self.root)
         result = run(*line(self.root / name), stdin='{"key":"user-1","payload":"x"}\n')
         after = files_of(self.root)
         changed = [path for path in before if before[path] != after.get(path)]
+        self.restore(newer, is_changed=before != after)
         if result.exit_code == 0:
             return "runs" if newer not in changed else f"changed {newer.name}"
         if result.exit_code != 1 or REFUSAL not in result.stderr:
