@@ -9,8 +9,9 @@ import pytest
 
 import latewood
 from latewood.clock import SystemClock
-from latewood.errors import DirectoryReplaced, LatewoodError, Locked
+from latewood.errors import DirectoryReplaced, DiskFull, LatewoodError, Locked
 from latewood.fs import PosixFS
+from latewood.fs.file import PosixFile
 from latewood.replica.config import NodeConfig, load_config
 from latewood.replica.founding import found_node
 from latewood.replica.node import Node
@@ -93,4 +94,39 @@ def test_the_removal_of_its_lock_file_lets_no_second_node_in(tmp_path: Path, mon
         with pytest.raises(Locked):
             await Node(config).start()
 
+    run(config, story)
+
+
+def test_a_node_whose_logs_cannot_store_their_final_state_lets_go_of_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would find its own parent log locked when it opens its storage again."""
+    monkeypatch.chdir(tmp_path)
+    config = founded(tmp_path)
+    pwrite = PosixFile.pwrite
+
+    def refusing(file: PosixFile, data: bytes, offset: int) -> None:
+        if file.path.name.startswith("manifest."):
+            raise DiskFull(f"{file.path}: No space left on device")
+        pwrite(file, data, offset)
+
+    async def fails_to_close() -> None:
+        node = Node(config)
+        await node.start()
+        async with await latewood.connect_async([config.listen], timeout_ms=5_000) as client:
+            for partition in (7, 8):
+                await client.partition(partition).append(b"kept")
+        with monkeypatch.context() as patched:
+            patched.setattr(PosixFile, "pwrite", refusing)
+            with pytest.raises(DiskFull, match="No space left") as caught:
+                await node.close()
+        told = [str(caught.value), *caught.value.__notes__]
+        assert any("/partitions/" in text for text in told)
+        assert any("/parent/" in text for text in told)
+
+    async def story(_: Node, client: latewood.AsyncClient) -> None:
+        for partition in (7, 8):
+            assert [record.payload async for record in client.partition(partition).scan()] == [b"kept"]
+
+    asyncio.run(fails_to_close())
     run(config, story)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from latewood.clock import Clock
+from latewood.closing import Closing
 from latewood.errors import Diverged, NotFoundError, UnavailableError
 from latewood.fs import FileSystem
 from latewood.log import LogOptions
@@ -202,10 +203,15 @@ def fetch_partitions(roster: Roster, reader: SnapshotReader, pull: Pull) -> None
 
 
 def close_node(node: RecoveredNode) -> None:
-    """Stop the workers, flush and release everything."""
-    node.machine.parts.applier.stop()
-    node.machine.parts.roster.close()
-    node.store.close()
+    """Stop the workers, flush and release everything, whatever some of it raises: else the node would lock itself out.
+
+    Raises:
+        LatewoodError: a log could not store its final state; nothing is open any more.
+    """
+    with Closing() as closing:
+        closing(node.machine.parts.applier.stop)
+        closing(node.machine.parts.roster.close)
+        closing(node.store.close)
 
 
 # -- the partitions ---------------------------------------------------------------------------------------
