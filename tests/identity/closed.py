@@ -18,7 +18,7 @@ from latewood.log.listing import list_segments
 from tests.cli.shell import run
 from tests.identity.book import Book, Found, Place, Wrong, require
 from tests.identity.scene import Scene
-from tests.identity.subjects import NAME, READER, LogProgram, StoreProgram
+from tests.identity.subjects import NAME, READER, StoreProgram
 from tests.spark.query import Query
 
 Errors = Counter[str]
@@ -110,7 +110,7 @@ def made_anew(scene: Scene, errors: Errors) -> int:
     """It is deleted, and made anew."""
     scene.path.rename(scene.elsewhere)
     book = scene.subject.make(scene.path, scene.chance)
-    if scene.subject.name != "store":
+    if scene.subject.name in ("log", "checkpoint"):
         _check_stranger(scene, book, errors)
         _check_query(scene, book, errors, must_be_told=True)
     return book.check(scene.subject.read(scene.path))
@@ -121,7 +121,7 @@ def restored_older(scene: Scene, errors: Errors) -> None:
 
     They are asked before it has grown past them, or after it has begun a new life, as the guide says.
     """
-    if scene.subject.name == "store":
+    if scene.subject.name not in ("log", "checkpoint"):
         _write(scene, scene.older_book)
         return
     assert scene.original is None or scene.original == scene.elsewhere
@@ -416,11 +416,37 @@ def _exchange(scene: Scene, name: "str | Path") -> None:
 def _write(scene: Scene, book: Book) -> None:
     """Write some more to what is at the path."""
     with closing(scene.subject.begin(scene.path, book, scene.chance)) as program:
-        assert isinstance(program, LogProgram | StoreProgram)
         for _ in range(scene.chance.randint(1, 6)):
             program.write()
 
 
+# -- parts of a node -------------------------------------------------------------------------------------------------
+
+
+def older_partition(scene: Scene, errors: Errors) -> int:
+    """A partition is of an older copy, or gone: the parent log has it all."""
+    del errors
+    names = sorted(path.name for path in (scene.path / "partitions").iterdir())
+    _exchange(scene, Path("partitions") / scene.chance.choice(names))
+    _write(scene, scene.book)
+    return scene.book.check(scene.subject.read(scene.path))
+
+
+def older_parent(scene: Scene, errors: Errors) -> int:
+    """The parent log is of an older copy: the node has promised more than it knows, and must not go on."""
+    _exchange(scene, "parent")
+    try:
+        found = scene.subject.read(scene.path)
+    except CorruptError as error:
+        errors[type(error).__name__] += 1
+        return 0
+    return scene.book.check(found)
+
+
+OF_NODES: Final[dict[str, Callable[[Scene, Errors], int]]] = {
+    "older partition": older_partition,
+    "older parent log": older_parent,
+}
 OF_LOGS: Final[dict[str, Callable[[Scene, Errors], int]]] = {
     "older manifest": older_manifest,
     "older copy over it": older_over_it,
@@ -438,6 +464,7 @@ CLOSED: Final[dict[str, Callable[[Scene, Errors], int]]] = {
     "closed, made anew": made_anew,
     **OF_LOGS,
     **OF_STORES,
+    **OF_NODES,
 }
 
-__all__ = ["CLOSED", "OF_LOGS", "OF_STORES", "restored_older"]
+__all__ = ["CLOSED", "OF_LOGS", "OF_NODES", "OF_STORES", "restored_older"]

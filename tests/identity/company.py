@@ -65,10 +65,12 @@ class Company:
 
     def _reader(self, number: int) -> Callable[[], object]:
         """Open the subject once more, to read; return what is repeated."""
-        if not isinstance(self._program, StoreProgram):
+        if self._scene.subject.name in ("log", "checkpoint"):
             log = self._opened.enter_context(latewood.open(self._program.path, mode="r"))
             alone = self._opened.enter_context(closing(log.reader(f"reader-{number}")))
             return lambda: self._turn(alone)
+        if self._scene.subject.name == "node":
+            return self._program.use
         assert isinstance(self._program, StoreProgram)  # In one process a store is open once.
         reader = self._opened.enter_context(closing(self._program.db.reader(f"reader-{number}")))
         return lambda: self._turn(reader)

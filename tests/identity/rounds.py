@@ -18,11 +18,12 @@ from latewood.errors import (
     JobFailed,
     LatewoodError,
     NotFoundError,
+    OutcomeUnknown,
     UnavailableError,
 )
 from tests.identity import logs, stores
 from tests.identity.book import Wrong, require
-from tests.identity.closed import CLOSED, OF_LOGS, OF_STORES, restored_older
+from tests.identity.closed import CLOSED, OF_LOGS, OF_NODES, OF_STORES, restored_older
 from tests.identity.company import COMPANIES, Company
 from tests.identity.forks import FORKS, fork_once
 from tests.identity.limits import LIMITS, Limit
@@ -42,6 +43,7 @@ ALLOWED: Final[dict[str, tuple[type[Exception], ...]]] = {
     "checkpoint": (*REPLACED, AnotherLog, DataLost, NotFoundError),
     "store": (*REPLACED, JobFailed),
     "archive": OF_ARCHIVES,
+    "node": (ClosedError, UnavailableError, OutcomeUnknown, NotFoundError),
 }
 
 
@@ -62,15 +64,16 @@ def draw(seed: int) -> tuple[str, str, str]:
     subject = chance.choice(list(SUBJECTS))
     event = chance.choice([name for name in ALL if _is_for(subject, name)])
     company = chance.choice(COMPANIES) if event in MOVES or event in FORKS else "idle"
-    return subject, event, "idle" if company == "jobs" and subject in ("log", "checkpoint") else company
+    return subject, event, "idle" if company == "jobs" and subject not in ("store", "archive") else company
 
 
 def _is_for(subject: str, event: str) -> bool:
     if event in TALES:
         return subject in TALES[event]
-    if subject == "archive":
-        return event not in NOT_OF_ARCHIVES
-    return event not in (OF_LOGS if subject == "store" else OF_STORES)
+    if subject in NOT_OF:
+        return event not in NOT_OF[subject]
+    others = {"store": {**OF_LOGS, **OF_NODES}, "checkpoint": {**OF_STORES, **OF_NODES, **GAPS}}
+    return event not in others.get(subject, {**OF_STORES, **OF_NODES})
 
 
 def play(seed: int, given: tuple[str, str, str] | None = None) -> Outcome:
@@ -264,9 +267,13 @@ EVENTS: Final[dict[str, Callable[[Scene, str, Outcome], None]]] = {
     **dict.fromkeys(LIMITS, _limit),
     **dict.fromkeys(CLOSED, _closed),
 }
-NOT_OF_ARCHIVES: Final = {"link to another", "lock removed", *CLOSED, "memory"}
-"""What would happen to the store as well, which has rounds of its own."""
-
+NOT_OF: Final = {
+    "archive": {"link to another", "lock removed", *CLOSED, "memory"},
+    "node": {"link to another", "lock removed", *FORKS, *OF_LOGS, *OF_STORES, "memory"},
+}
+"""What would happen to the store of an archive as well, which has rounds of its own; and what no node does."""
+GAPS: Final = dict.fromkeys(("older segments", "older copy over it"))
+"""What may leave a gap, which a new query meets as well."""
 TALES: Final[dict[str, dict[str, logs.Play]]] = {
     "one after another": {"log": logs.play, "store": stores.play},
     "partly restored": {"log": logs.play_partly_restored},

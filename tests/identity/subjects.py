@@ -9,12 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import latewood
 from latewood.archive.directory import DirectoryTier
-from latewood.errors import JobFailed, LatewoodError, UniqueJobAlreadyPending
+from latewood.errors import LatewoodError, UniqueJobAlreadyPending
 from latewood.fs import PosixFS
 from latewood.jobs.kinds import kind_of
 from latewood.runtime import Database, Store
@@ -247,6 +248,10 @@ class Subject:
         if self.name in ("log", "checkpoint"):
             with latewood.open(path, mode="r") as log:
                 return list(_found_in(log))
+        if self.name == "node":
+            from tests.identity.nodes import read_node  # noqa: PLC0415 - as `_begin_node`
+
+            return read_node(path)
         tier, root = (tier_of(path), lake_of(path)) if self.name == "archive" else (None, path)
         with Store.open(root, mode="r", tier=tier) as store:
             return _found_in_database(store.database(NAME))
@@ -263,6 +268,12 @@ class Subject:
         return book
 
 
+def _begin_node(path: Path, book: Book, chance: random.Random) -> Program:
+    from tests.identity.nodes import NodeProgram  # noqa: PLC0415 - it is a program of this module, too
+
+    return NodeProgram(path, book, chance)
+
+
 SUBJECTS: Final = {
     subject.name: subject
     for subject in (
@@ -270,7 +281,7 @@ SUBJECTS: Final = {
         Subject("store", StoreProgram),
         Subject("archive", ArchiveProgram),
         Subject("checkpoint", CheckpointProgram),
+        *([Subject("node", _begin_node)] if find_spec("latewood._native") else []),
     )
 }
-
-__all__ = ["SUBJECTS", "ArchiveProgram", "CheckpointProgram", "JobFailed", "LogProgram", "Program", "StoreProgram"]
+"""A node needs the native module."""
