@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from latewood.clock import Clock, checked
+from latewood.closing import Closing
 from latewood.fs import FileSystem
 from latewood.limits import MiB
 from latewood.log import LogOptions
@@ -159,10 +160,11 @@ class Roster:
         return gone
 
     def close(self) -> None:
-        """Close all of them."""
-        for partition in self:
-            partition.close()
-        self._partitions.clear()
+        """Close all of them, whatever some of them raise."""
+        with Closing() as closing:
+            for partition in self:
+                closing(partition.close)
+            self._partitions.clear()
 
     def _open_one(self, partition_id: int, born: int, first_index: int) -> PartitionLogStore:
         path = self._path(partition_id, born)
