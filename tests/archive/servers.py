@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -31,7 +31,9 @@ class Server(NamedTuple):
     endpoint: str
     process: "subprocess.Popen[bytes]"
 
-    def tier(self, prefix: str, **changes: object) -> ObjectStoreTier:
+    def tier(self, prefix: str, *, bucket: str = BUCKET, versioned: bool = False, **changes: object) -> ObjectStoreTier:
+        if versioned:
+            _make_versioned(self.endpoint, bucket)
         settings = {
             "endpoint": self.endpoint,
             "access_key_id": ACCESS_KEY,
@@ -39,7 +41,7 @@ class Server(NamedTuple):
             "region": "us-east-1",
         }
         fields = {"allow_http": True, "settings": settings, "retries_max": 2, "backoff_ms": 10, **changes}
-        return ObjectStoreTier.open(f"s3://{BUCKET}/{prefix}", ObjectStoreOptions(**fields))  # type: ignore[arg-type]
+        return ObjectStoreTier.open(f"s3://{bucket}/{prefix}", ObjectStoreOptions(**fields))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -98,16 +100,25 @@ def _running(command: list[str], directory: Path, endpoint: str) -> Iterator[Ser
         process.wait()
 
 
-def _make_bucket(process: "subprocess.Popen[bytes]", endpoint: str) -> None:
-    config = Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 0})
-    client = boto3.client(
+def _client(endpoint: str) -> Any:
+    return boto3.client(
         "s3",
         endpoint_url=endpoint,
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=SECRET_KEY,
         region_name="us-east-1",
-        config=config,
+        config=Config(connect_timeout=2, read_timeout=10, retries={"max_attempts": 0}),
     )
+
+
+def _make_versioned(endpoint: str, bucket: str) -> None:
+    client = _client(endpoint)
+    client.create_bucket(Bucket=bucket)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+
+
+def _make_bucket(process: "subprocess.Popen[bytes]", endpoint: str) -> None:
+    client = _client(endpoint)
     deadline = time.monotonic() + _START_S
     while True:
         try:

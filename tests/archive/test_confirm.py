@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from latewood.archive.directory import DirectoryTier
 from latewood.archive.object_store import ObjectStoreTier
 from latewood.archive.source import BytesSource, digest_of
 from latewood.archive.tier import ObjectInfo, Tier, confirm_object, verify_object
+from latewood.catalog.tables import ChunkKey, LocalAndRemote
 from latewood.errors import CorruptError, NotFoundError, UsageError
 from latewood.fs import PosixFS
+from latewood.jobs.handlers.chunks import object_of
 from latewood.testing import MemFS
-from tests.runtime.pond import Pond
+from tests.runtime.pond import Pond, directory_tier
 
 if TYPE_CHECKING:
     from tests.archive.servers import Server
@@ -45,7 +48,13 @@ class Watched:
 
 
 @pytest.fixture(
-    params=["directory", "directory in memory", "file", "memory", pytest.param("moto", marks=pytest.mark.slow)]
+    params=[
+        "directory",
+        "directory in memory",
+        "file",
+        "memory",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("moto", "moto in parts", "weed", "weed in parts")),
+    ]
 )
 def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
     match request.param:
@@ -57,9 +66,10 @@ def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
             yield Watched(ObjectStoreTier.open((tmp_path / "tier").as_uri()))
         case "memory":
             yield Watched(ObjectStoreTier.open("memory:///"))
-        case _:
-            server: Server = request.getfixturevalue("moto")
-            yield Watched(server.tier(f"confirm-{next(NUMBERS)}"))
+        case name:
+            server: Server = request.getfixturevalue(name.partition(" ")[0])
+            changes = {"create_bytes_max": 1} if name.endswith("in parts") else {}
+            yield Watched(server.tier(f"confirm-{next(NUMBERS)}", **changes))
 
 
 def verified(tier: Watched) -> ObjectInfo:
@@ -139,6 +149,64 @@ def test_a_store_keeps_a_file_whose_object_in_a_bucket_was_replaced(tmp_path: Pa
         lake.check()
         lake.run("evict")
         assert not lake.site.chunk_path(record).exists(), "it was repaired meanwhile"
+        lake.check()
+
+
+@pytest.mark.parametrize("is_again", [False, True], ids=["other bytes", "the same bytes"])
+def test_a_newer_version_in_a_bucket_that_keeps_versions_is_read_back(
+    tmp_path: Path,
+    moto: "Server",
+    is_again: bool,  # noqa: FBT001 - a case
+) -> None:
+    tier = moto.tier(f"confirm-{next(NUMBERS)}", bucket=f"versions-{next(NUMBERS)}", versioned=True)
+    with Pond(tmp_path, tier=tier) as lake:
+        lake.create(shards=1)
+        lake.fill(30)
+        lake.run("flush")
+        lake.run("archive")
+        (record,) = lake.live()
+        named = object_of(record)
+        assert named is not None
+        assert named.version_id
+        data = tier.get(named.key, 0, record.size_bytes)
+        source = BytesSource(data if is_again else data[::-1], Path(named.key))
+        tier.delete(named.key)
+        tier.put(named.key, source, digest_of(source))
+        lake.run("evict")
+        (record,) = lake.live()
+        now = object_of(record)
+        assert now is not None
+        assert now.version_id != named.version_id
+        assert lake.site.chunk_path(record).exists() is not is_again
+        lake.check()
+        lake.run("evict")
+        assert not lake.site.chunk_path(record).exists()
+        lake.check()
+
+
+def test_a_file_whose_row_has_no_tag_goes_once_its_object_was_read_back(tmp_path: Path) -> None:
+    """As the row of an older program has none, and of a tier that told none."""
+    tier = Watched(directory_tier(tmp_path / "remote"))
+    with Pond(tmp_path, tier=tier) as lake:  # type: ignore[arg-type]
+        lake.create(shards=1)
+        lake.fill(30)
+        lake.run("flush")
+        lake.run("archive")
+        (row,) = lake.rows()
+        residency = row.record.residency
+        assert isinstance(residency, LocalAndRemote)
+        bare = replace(residency, object=replace(residency.object, etag=None, version_id=None))
+        txn = lake.store.catalog.begin_write()
+        txn.upsert_chunk(ChunkKey(lake.db.db_id, row.chunk_id), replace(row.record, residency=bare))
+        txn.commit()
+        tier.reads = 0
+        path = tmp_path / "remote" / residency.object.key
+        whole = path.read_bytes()
+        path.write_bytes(whole[::-1])
+        lake.enqueue("evict")
+        lake.settle()
+        assert tier.reads
+        assert lake.site.chunk_path(row.record).exists()
         lake.check()
 
 
