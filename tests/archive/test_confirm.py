@@ -68,8 +68,8 @@ def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
             yield Watched(ObjectStoreTier.open("memory:///"))
         case name:
             server: Server = request.getfixturevalue(name.partition(" ")[0])
-            changes = {"create_bytes_max": 1} if name.endswith("in parts") else {}
-            yield Watched(server.tier(f"confirm-{next(NUMBERS)}", **changes))
+            is_large, prefix = name.endswith("in parts"), f"confirm-{next(NUMBERS)}"
+            yield Watched(server.tier(prefix, create_bytes_max=1) if is_large else server.tier(prefix))
 
 
 def verified(tier: Watched) -> ObjectInfo:
@@ -187,7 +187,7 @@ def test_a_newer_version_in_a_bucket_that_keeps_versions_is_read_back(
 def test_a_file_whose_row_has_no_tag_goes_once_its_object_was_read_back(tmp_path: Path) -> None:
     """As the row of an older program has none, and of a tier that told none."""
     tier = Watched(directory_tier(tmp_path / "remote"))
-    with Pond(tmp_path, tier=tier) as lake:  # type: ignore[arg-type]
+    with Pond(tmp_path, tier=tier) as lake:
         lake.create(shards=1)
         lake.fill(30)
         lake.run("flush")

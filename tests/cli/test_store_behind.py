@@ -46,6 +46,13 @@ def test_what_is_in_chunks_is_shown_and_then_what_is_missing(lake: Path) -> None
     ok("status", lake)
 
 
+@pytest.mark.parametrize("command", [["info"], ["db", "ls"], ["status"]], ids=" ".join)
+def test_what_shows_a_store_says_that_its_logs_are_behind(lake: Path, command: list[str]) -> None:
+    result = run(*command, lake / "clicks" if command == ["info"] else lake)
+    assert result.exit_code == 0
+    assert result.stderr.count("restore the newer copy of") == 2
+
+
 def test_verify_calls_it_damage(lake: Path) -> None:
     result = run("verify", lake, "--format", "json")
     assert result.exit_code == 4
@@ -65,6 +72,7 @@ def test_with_the_loss_accepted_the_store_goes_on(lake: Path) -> None:
     done = rows("rebuild", "--accept-loss", "--yes", lake / "clicks")
     assert [one["shard"] for one in done] == [0, 1]
     assert all(one["log_end"] < one["covered"] == one["first_sequence"] for one in done)
+    assert [one["identity"] for one in done] == [row("info", one["kept"])["identity"] for one in done]
     assert payloads(lake) == expected(range(60))
     fill(lake, range(60, 90))
     ok("flush", lake, "--wait")

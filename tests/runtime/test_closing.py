@@ -150,7 +150,7 @@ def test_what_a_block_raised_is_not_hidden_by_a_full_disk(root: Path, raised: ty
 
 def test_an_input_output_error_of_one_shard_of_eight_is_told_and_keeps_nothing_open(root: Path) -> None:
     store = Store.open(root)
-    database = store.create_database("clicks", shards=8)
+    database = store.create_database("clicks", shards=8, segment_bytes_max=4096)
     for number in range(8):
         database.append(b"%d" % number)
     sync = PosixFile.sync_and_note

@@ -38,7 +38,7 @@ def room_for(count: int) -> int:
 
 def filled(root: Path) -> None:
     with Store.open(root) as store:
-        database = store.create_database("clicks", shards=SHARDS)
+        database = store.create_database("clicks", shards=SHARDS, segment_bytes_max=4096)
         for number in range(SHARDS):
             database.append(b"%d" % number)
 
@@ -55,11 +55,11 @@ def test_a_database_with_more_shards_than_files_may_be_open_is_refused(root: Pat
         with pytest.raises(
             UsageError, match=r"150 files open; this one may have 100 .*`ulimit -n 2000`.*most 17 shard"
         ):
-            store.create_database("clicks", shards=SHARDS)
+            store.create_database("clicks", shards=SHARDS, segment_bytes_max=4096)
         assert list((root / "databases").iterdir()) == []
-        store.create_database("few", shards=17)
+        store.create_database("few", shards=17, segment_bytes_max=4096)
         limit(2000)
-        store.create_database("clicks", shards=SHARDS)
+        store.create_database("clicks", shards=SHARDS, segment_bytes_max=4096)
         limit(100)
         with pytest.raises(UsageError, match="150 files"):
             store.fork("clicks", "copy")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from latewood.archive.names import parse_file_name
 from latewood.errors import LogBehind
 from latewood.fs import PosixFS
 from latewood.runtime import Store
@@ -86,5 +87,26 @@ def test_a_sink_appends_to_no_older_copy_of_a_log(lake: Path, tmp_path: Path) ->
     target = find_target(PosixFS(), str(lake / "clicks"))
     shutil.rmtree(shards)
     shutil.copytree(tmp_path / "past", shards)
+    with pytest.raises(LogBehind), Committer(PosixFS(), target)._opened_logs([0, 1]):
+        pass
+
+
+def test_an_older_catalog_and_log_beside_a_newer_chunk_are_met_by_queries_and_sinks(lake: Path, tmp_path: Path) -> None:
+    shutil.copytree(lake, past := tmp_path / "past")
+    with Store.open(lake) as store:
+        flush(store, "clicks")
+    chunks = Path("databases", "00000001-clicks", "chunks")
+    shutil.rmtree(past / chunks, ignore_errors=True)
+    shutil.copytree(lake / chunks, past / chunks)
+    shutil.rmtree(lake)
+    past.rename(lake)
+    names = [name for path in (lake / chunks).iterdir() if (name := parse_file_name(path.name)) is not None]
+    for shard in (0, 1):  # The log is older than the chunk.
+        name = max(name for name in names if name.shard == shard)
+        beyond = name._replace(sequence_min=name.sequence_max + 1, sequence_max=name.sequence_max + 9, token="0" * 32)
+        shutil.copyfile(lake / chunks / name.file_name, lake / chunks / beyond.file_name)
+    with pytest.raises(LogBehind, match="no row of the catalog names it"):
+        planned(lake)
+    target = find_target(PosixFS(), str(lake / "clicks"))
     with pytest.raises(LogBehind), Committer(PosixFS(), target)._opened_logs([0, 1]):
         pass

@@ -17,7 +17,7 @@ def rebuild_database(place: DatabasePath, output: Output, *, dry_run: bool, yes:
             say("nothing was changed")
             return ExitCode.FAILED
         rows = [store.continue_log(place.name, one) for one in found] if done else found
-    output.rows(Continuation._fields, rows)
+    output.rows(Continuation._fields, [_cells(one) for one in rows])
     if not found:
         say(f"there is nothing to do: every log of {place.name!r} goes as far as its chunks")
         return ExitCode.OK
@@ -26,6 +26,11 @@ def rebuild_database(place: DatabasePath, output: Output, *, dry_run: bool, yes:
     if not done:
         say("nothing was changed; restore the newer copies of these logs, or go on without them with --accept-loss")
     return ExitCode.OK if done else ExitCode.CORRUPT
+
+
+def _cells(one: Continuation) -> tuple[object, ...]:
+    fields = one._asdict()
+    return tuple((fields | {"identity": one.identity.hex() if one.identity else None}).values())
 
 
 def _question(found: list[Continuation]) -> str:

@@ -9,7 +9,14 @@ from latewood.cli.errors import ExitCode, say
 from latewood.cli.output import Output
 from latewood.cli.place import check_free
 from latewood.cli.store_argument import DatabasePath, find_database, open_store
-from latewood.cli.store_figures import DATABASE_BRIEF, DATABASE_COLUMNS, database_row, option_fields, shard_rows
+from latewood.cli.store_figures import (
+    DATABASE_BRIEF,
+    DATABASE_COLUMNS,
+    database_row,
+    option_fields,
+    problems_of,
+    shard_rows,
+)
 from latewood.runtime import Store
 from latewood.runtime.database import ShardStats
 
@@ -46,8 +53,12 @@ def create_database(path: Path, name: str, shards: int, options: dict[str, Any],
 def list_databases(path: Path, output: Output) -> int:
     """Do what `latewood db ls` says."""
     with open_store(path) as store:
-        rows = [database_row(store, db_id, record) for db_id, record in store.databases()]
+        known = store.databases()
+        rows = [database_row(store, db_id, record) for db_id, record in known]
+        problems = [line for _, record in known for line in problems_of(store.database(record.name))]
     output.rows(DATABASE_COLUMNS, rows, brief=DATABASE_BRIEF)
+    for line in problems:
+        say(line)
     return ExitCode.OK
 
 
@@ -63,8 +74,10 @@ def show_database(place: DatabasePath, output: Output) -> int:
             | {"identity": record.identity.hex() if record.identity else None}
             | {"path": store.layout.located(record.options.wal_dir).root}
         )
-        rows = shard_rows(database)
+        rows, problems = shard_rows(database), problems_of(database)
     output.report(summary, "shards", ShardStats._fields, rows)
+    for line in problems:
+        say(line)
     return ExitCode.OK
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from latewood.catalog.tables import FailedPermanent
 from latewood.catalog.tables.runtime_state import SESSION
-from latewood.cli.errors import ExitCode
+from latewood.cli.errors import ExitCode, say
 from latewood.cli.job_rows import state_name
 from latewood.cli.output import Output
 from latewood.cli.store_argument import open_store
@@ -21,6 +21,7 @@ from latewood.cli.store_figures import (
     TIER_COLUMNS,
     database_row,
     live_chunks,
+    problems_of,
     reader_rows,
     shard_rows,
     tier_figures,
@@ -49,6 +50,7 @@ def show_status(path: Path, output: Output) -> int:
     """Do what `latewood status` says."""
     with open_store(path) as store:
         summary, sections = _summary(store), _sections(store)
+        problems = [line for _, record in store.databases() for line in problems_of(store.database(record.name))]
     match output.format:
         case "table":
             _draw(summary, sections, output)
@@ -57,6 +59,8 @@ def show_status(path: Path, output: Output) -> int:
         case _:
             lists = {one.name: [dict(zip(one.columns, row, strict=True)) for row in one.rows] for one in sections}
             output.show(summary | lists)
+    for line in problems:
+        say(line)
     return ExitCode.OK
 
 

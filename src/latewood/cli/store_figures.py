@@ -91,6 +91,11 @@ def shard_rows(database: Database) -> list[tuple[object, ...]]:
     return [tuple(shard) for shard in database.stats()]
 
 
+def problems_of(database: Database) -> list[str]:
+    """Return what is wrong with the logs of shards that end before their chunks do, or are gone: a line for each."""
+    return [f"{database.name}: {behind}" for shard in database.shards if (behind := shard.behind()) is not None]
+
+
 def reader_rows(database: Database) -> list[tuple[object, ...]]:
     """Return the cells of READER_COLUMNS for each reader.
 
