@@ -337,6 +337,28 @@ def test_a_rebuild_that_would_lose_the_watermark_says_so_and_writes_nothing(desk
     assert desk.open().coordinator_watermark == 0
 
 
+def test_a_log_that_was_rebuilt_without_its_last_segments_is_read_to_its_end(desk: Desk) -> None:
+    """The checkpoint is of a segment that is lost; the open one now is of an older copy."""
+    with desk.open() as log:
+        log.append(b"x", durable=True)
+        (path,) = desk.segment_paths()
+        older = desk.raw(path)
+        for _ in range(2):
+            log.roll()
+            log.append(b"lost", durable=True)
+    for lost in desk.segment_paths()[1:]:
+        desk.fs.remove(lost)
+    file = desk.fs.open(path, write=True)
+    file.truncate(0)
+    file.pwrite(older, 0)
+    file.close()
+    assert rebuild(desk.fs, desk.layout, accept_loss=True).written
+    for log in (desk.open_to_read(), desk.open()):
+        assert payloads(log) == [b"x"]
+    log.append(b"y", durable=True)
+    assert payloads(desk.open_to_read()) == payloads(log) == [b"x", b"y"]
+
+
 def test_a_rebuild_of_a_log_that_was_never_sealed_has_no_watermark_to_lose(desk: Desk) -> None:
     with desk.open() as log:
         log.append(b"x")

@@ -300,7 +300,6 @@ class Log:
             while stop is None or stream.sequence < stop:
                 left = READ_RECORDS_MAX if stop is None else min(READ_RECORDS_MAX, stop - stream.sequence)
                 if not (records := stream.read(left)):
-                    self._check_ended(stream.sequence)
                     return
                 yield from records
         finally:
@@ -335,7 +334,8 @@ class Log:
                 left = ARROW_RECORDS_MAX if stop is None else min(ARROW_RECORDS_MAX, stop - stream.sequence)
                 read = stream.read_columns(left, choice.bytes_max, choice.selection)
                 if not read[0]:
-                    self._check_ended(stream.sequence)
+                    if self._mode == "a" and stream.sequence < self.next_sequence:  # Of a shard that was replaced.
+                        self._fs.check_root()
                     return
                 yield record_batch(stream.sequence - read[0], read, choice)
         finally:
@@ -477,11 +477,6 @@ class Log:
         try:
             return self._store.load_while_written()
         finally:  # Also if it could not be read: a directory that was deleted says more than its files.
-            self._fs.check_root()
-
-    def _check_ended(self, sequence: int) -> None:
-        """Check, where a scan finds no more, that the log ends: files that took its place may end sooner."""
-        if self._mode == "a" and sequence < self.next_sequence:
             self._fs.check_root()
 
     def _stream_from(self, start: int | None) -> Stream | None:

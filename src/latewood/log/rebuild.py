@@ -335,6 +335,7 @@ def _write(
         fs.rename(rejected, rejected.with_name(f"{rejected.name}.rejected"))
         fs.sync_directory(rejected.parent)
     store_identity(fs, layout, identity)
+    _forget_lost_checkpoint(fs, layout, header.segment_index)
     entries = EntryTable.empty(layout.root / "manifest")
     for entry in assembly.entries:
         entries = entries.append(entry)
@@ -345,6 +346,14 @@ def _write(
     new = Manifest(generation, header.base_record_count, active, entries, watermark, identity)
     ManifestStore(fs, layout).store(new)
     fs.sync_directory(layout.root)
+
+
+def _forget_lost_checkpoint(fs: FileSystem, layout: Layout, last_segment_id: int) -> None:
+    """Remove a checkpoint of a segment behind the last: what is written there now would be called damaged by it."""
+    checkpoint = load_checkpoint(fs, layout)
+    if checkpoint is not None and checkpoint.segment_id > last_segment_id:
+        fs.remove(layout.checkpoint)
+        fs.sync_directory(layout.root)
 
 
 def _report(
