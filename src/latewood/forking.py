@@ -10,8 +10,8 @@ Threads: the handlers run in the thread that forks, in the child the only one.
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Protocol
 
 from latewood.errors import Forked
@@ -36,11 +36,13 @@ def close_after_fork(thing: Abandonable) -> None:
     _LIVING.add(thing)
 
 
-@contextmanager
-def no_fork() -> Iterator[None]:
-    """Let no other thread fork while the block runs; it must not wait for anything."""
-    with _UNDIVIDED:
-        yield
+def no_fork() -> AbstractContextManager[bool]:
+    """Let no other thread fork while a block runs; it must not wait for anything but an import.
+
+    A module that another thread is importing at the fork can never be imported in the child.  So what a call imports
+    late, it imports in such a block.
+    """
+    return _UNDIVIDED  # The lock itself: a context manager in Python could be interrupted between the steps of `with`.
 
 
 def keep_for_ever(thing: object) -> None:

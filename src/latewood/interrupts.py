@@ -18,6 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def open_or_close(open_it: "Callable[[], Any]", close_it: "Callable[[], Any]") -> None:
+    """Open something uninterrupted; if Ctrl-C comes meanwhile, close it again, because nobody will get it."""
+    is_open = False
+    try:
+        with Uninterrupted():
+            open_it()
+            is_open = True
+    except BaseException:
+        if is_open:
+            close_it()
+        raise
+
+
 class Uninterrupted:
     """A block that Ctrl-C does not cut: its handler runs at the end of the block.  Free in any thread but the main."""
 

@@ -7,12 +7,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 import latewood
 from latewood import ClosedError, Forked, Locked, Queue, Reader
+from latewood.catalog.tables import JobKind
+from latewood.forking import no_fork
+from latewood.runtime import Store
 from tests.forking import fork, in_child
 from tests.log.desk import ROOT, Desk, payloads
 
@@ -319,3 +322,31 @@ def test_a_log_in_memory_is_told_of_a_fork_too() -> None:
         in_child(lambda: refused_after_fork(log))
         assert log.path == ROOT
         assert log.append(b"b") == 1
+
+
+def test_what_a_call_imports_late_keeps_other_threads_from_forking(tmp_path: Path) -> None:
+    """A module that another thread was importing at the fork can never be imported in the child."""
+
+    class Finder:
+        """Finds nothing, and notes what is looked for, and whether another thread could fork meanwhile."""
+
+        seen: ClassVar[dict[str, bool]] = {}
+
+        @classmethod
+        def find_spec(cls, name: str, *_: object) -> None:
+            lock: Any = no_fork()
+            cls.seen[name] = lock._is_owned()
+
+    def work() -> dict[str, bool]:
+        late = ["latewood.log.arrow", "latewood.runtime.columns", "latewood.archive.chunk_reader"]
+        for name in late:
+            sys.modules.pop(name, None)
+        sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+        with Store.open(tmp_path / "lake") as store:
+            db = store.create_database("clicks")
+            db.append(b"x")
+            store.run_job(JobKind.FLUSH, "clicks", seal=True)
+            db.to_arrow()
+        return {name: Finder.seen[name] for name in late}
+
+    assert set(in_child(work).values()) == {True}

@@ -11,7 +11,7 @@ from latewood.archive.coverage import shortfall
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import ChunkName, parse_file_name
 from latewood.errors import LatewoodError, LogBehind
-from latewood.forking import OwnLock
+from latewood.forking import OwnLock, no_fork
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.reach import LogReach, reach_of
@@ -42,7 +42,8 @@ class ChunkFiles:
 
         One that cannot be read may: its records could turn out to be the only ones.
         """
-        from latewood.archive.chunk_reader import open_chunk  # noqa: PLC0415 - Arrow takes its time to load
+        with no_fork():
+            from latewood.archive.chunk_reader import open_chunk  # noqa: PLC0415 - Arrow takes its time to load
 
         try:
             with open_chunk(self._fs, self._directory / name.file_name, self._keys) as reader:

@@ -7,6 +7,7 @@ from urllib.parse import unquote, urlsplit
 from latewood.archive.directory import DirectoryTier
 from latewood.archive.tier import Tier
 from latewood.errors import UsageError
+from latewood.forking import no_fork
 from latewood.fs import FileSystem
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def open_tier(url: str, fs: FileSystem, options: "ObjectStoreOptions | None" = N
         if not parts.path:
             raise UsageError("a tier needs a path or a URL")
         return DirectoryTier(fs, Path(unquote(parts.path) if parts.scheme else url))
-    from latewood.archive.object_store import ObjectStoreTier  # noqa: PLC0415 - only for those who have one
+    with no_fork():
+        from latewood.archive.object_store import ObjectStoreTier  # noqa: PLC0415 - only for those who have one
 
     return ObjectStoreTier.open(url, options)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from latewood.errors import UsageError
+from latewood.forking import no_fork
 from latewood.kernel import Appender, largest
 from latewood.limits import TIMESTAMP_NS_MAX, U64_MAX, check_number
 
@@ -107,7 +108,8 @@ class ArrowBatch(_ColumnBatch):
     """A `pyarrow` array of type binary, string or their large kin."""
 
     def __init__(self, values: Any, ext_ids: Column, timestamps_ns: "Column | None") -> None:
-        from latewood.log.arrow import binary_buffers  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        with no_fork():
+            from latewood.log.arrow import binary_buffers  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         data, offsets, wide, start = binary_buffers(values)
         super().__init__(data, offsets, wide=wide, start=start, count=len(values))
@@ -115,7 +117,8 @@ class ArrowBatch(_ColumnBatch):
 
     def largest(self) -> int:
         """Return the length of the largest payload."""
-        from latewood.log.arrow import largest_length  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        with no_fork():
+            from latewood.log.arrow import largest_length  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         return largest_length(self._offsets, self._start, self.count, wide=self._wide)
 

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from latewood.clock import Clock, checked
 from latewood.closing import Closing, close_behind
 from latewood.errors import ClosedError, NotFoundError, UsageError
-from latewood.forking import close_after_fork, forked
+from latewood.forking import close_after_fork, forked, no_fork
 from latewood.format.identity import LogIdentity, Mark, Owner
 from latewood.format.manifest import Manifest
 from latewood.fs import FileSystem, Lock, PosixFS
-from latewood.interrupts import Uninterrupted
+from latewood.interrupts import Uninterrupted, open_or_close
 from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
@@ -101,15 +102,8 @@ class Log:
         site = Site(fs, Layout(fs.absolute(directory_of(path))), checked(clock))
         log = cls(site, options or LogOptions(), mode)
         claim = claim_of(owner, birth)
-        is_opened = False
-        try:
-            with Uninterrupted():
-                log._open_to_read() if mode == "r" else log._open_to_write(claim, background=background)
-                is_opened = True
-        except BaseException:
-            if is_opened:  # The interrupt acts now, and nobody gets the log: it would stay locked.
-                log.close()
-            raise
+        opening = partial(log._open_to_write, claim, background=background)
+        open_or_close(log._open_to_read if mode == "r" else opening, log.close)
         return log
 
     def __enter__(self) -> Self:
@@ -323,7 +317,8 @@ class Log:
             DataLost, CorruptError: as `scan`.
             UsageError: as `scan`, or there is no such column.
         """
-        from latewood.log.arrow import Choice, record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        with no_fork():
+            from latewood.log.arrow import Choice, record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         choice = Choice(columns, keys=keys)
         stop = whole_or_none(stop, "stop")
@@ -354,7 +349,8 @@ class Log:
         Raises:
             DataLost, CorruptError, UsageError: as `arrow_batches`.
         """
-        from latewood.log.arrow import Choice, table  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        with no_fork():
+            from latewood.log.arrow import Choice, table  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         choice = Choice(columns, keys=keys)
         return table(list(self.arrow_batches(start, stop, columns=choice.names, keys=keys)), choice)
@@ -488,7 +484,8 @@ class Log:
     def _group_commit(self) -> "GroupCommit":
         with self._group_lock:
             if self._group is None:
-                from latewood.log.group import GroupCommit  # noqa: PLC0415 - asyncio takes 40 ms to import
+                with no_fork():
+                    from latewood.log.group import GroupCommit  # noqa: PLC0415 - asyncio takes 40 ms to import
 
                 self._group = GroupCommit(self._writer)
             return self._group

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeVar
 
 from latewood.closing import close_behind
 from latewood.errors import AnotherLog, ClosedError, CorruptError, DataLost, ReadOnlyError, UsageError
-from latewood.forking import close_after_fork, forked
+from latewood.forking import close_after_fork, forked, no_fork
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import Lock
 from latewood.interrupts import Uninterrupted
@@ -144,7 +144,8 @@ class Reader:
             DataLost, CorruptError, ClosedError: as `next`.
             UsageError: `max_records` is not 1 or more, or there is no such column.
         """
-        from latewood.log.arrow import Choice, record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
+        with no_fork():
+            from latewood.log.arrow import Choice, record_batch  # noqa: PLC0415 - pyarrow takes 0.4 s to import
 
         choice = Choice(columns)
         _check_count(max_records)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from latewood.catalog.tables import DbActive, DbDraining, DbRecord
 from latewood.closing import Closing
 from latewood.errors import ClosedError, UsageError
+from latewood.forking import no_fork
 from latewood.format import keyed
 from latewood.format.identity import Mark
 from latewood.log.argument import nanoseconds
@@ -187,7 +188,8 @@ class Database:
             UsageError: there is no such column.
             DataLost, LogBehind, CorruptError: as `scan`.
         """
-        from latewood.runtime.columns import with_shard  # noqa: PLC0415 - Arrow takes its time to load
+        with no_fork():
+            from latewood.runtime.columns import with_shard  # noqa: PLC0415 - Arrow takes its time to load
 
         wanted, ranges = self._columns(columns), self._ranges(start, stop, shard, as_of)
         for number, span in ranges.items():
@@ -205,7 +207,8 @@ class Database:
         columns: Iterable[str] | None = None,
     ) -> "pa.Table":
         """Return the same as one table, all of it in memory."""
-        from latewood.runtime.columns import table  # noqa: PLC0415 - Arrow takes its time to load
+        with no_fork():
+            from latewood.runtime.columns import table  # noqa: PLC0415 - Arrow takes its time to load
 
         wanted = self._columns(columns)
         batches = list(self.arrow_batches(start, stop, shard=shard, as_of=as_of, columns=wanted))
@@ -214,7 +217,8 @@ class Database:
     @property
     def schema(self) -> "pa.Schema":
         """The columns of its tables."""
-        from latewood.runtime.columns import database_schema  # noqa: PLC0415 - Arrow takes its time to load
+        with no_fork():
+            from latewood.runtime.columns import database_schema  # noqa: PLC0415 - Arrow takes its time to load
 
         return database_schema(keyed=self.keyed)
 

@@ -23,7 +23,7 @@ from latewood.errors import (
     UnavailableError,
     UsageError,
 )
-from latewood.forking import OwnLock
+from latewood.forking import OwnLock, no_fork
 from latewood.format.identity import LogIdentity, Mark
 from latewood.queue import Queue
 from latewood.runtime.inventory import Inventory
@@ -236,7 +236,8 @@ class Shard:
 
     def _opened(self, chunk: ChunkRecord) -> "ChunkReader":
         """Open a chunk whose records came from this shard's log, or from that of the database it was forked from."""
-        from latewood.archive.chunk_reader import checked_log  # noqa: PLC0415 - Arrow takes its time to load
+        with no_fork():
+            from latewood.archive.chunk_reader import checked_log  # noqa: PLC0415 - Arrow takes its time to load
 
         mark = self.log.mark if chunk.origin_db_id is None and self.behind() is None else None
         return checked_log(self._open_chunk(chunk), mark.identity if mark is not None else None)

@@ -14,6 +14,7 @@ from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, DbRecord, Local, LocalAndRemote, RemoteArchived
 from latewood.clock import Clock
 from latewood.errors import CorruptError, KeyNotFound, NotFoundError, UsageError
+from latewood.forking import no_fork
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import Queue
@@ -73,7 +74,8 @@ class DatabaseSite:
             NotFoundError: it is nowhere; the catalog may know better by now.
             UsageError: it is archived, and the store has no archive.
         """
-        from latewood.archive.chunk_reader import ChunkReader, open_chunk  # noqa: PLC0415 - Arrow takes its time to load
+        with no_fork():
+            from latewood.archive.chunk_reader import ChunkReader, open_chunk  # noqa: PLC0415 - Arrow takes its time to load
 
         keys = self._store.keys
         if not isinstance(record.residency, RemoteArchived):

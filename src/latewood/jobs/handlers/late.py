@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from latewood.catalog.tables import JobKind
+from latewood.forking import no_fork
 from latewood.jobs.handlers.context import JobContext
 from latewood.jobs.handlers.registry import Handlers, Result
 from latewood.jobs.handlers.site import StoreSite
@@ -31,7 +32,8 @@ def late_handlers(site: StoreSite, engine: Callable[[], Engine | None] = lambda:
     """Return the same as `store_handlers`, without loading it; each job that begins asks for its engine."""
 
     def handle(context: JobContext) -> Result:
-        from latewood.jobs.handlers.store import store_handlers  # noqa: PLC0415 - that is what this is for
+        with no_fork():
+            from latewood.jobs.handlers.store import store_handlers  # noqa: PLC0415 - that is what this is for
 
         return store_handlers(site, engine=engine()).of(context.job)(context)
 
