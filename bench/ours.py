@@ -16,7 +16,7 @@ from bench.peers import STORES, Append, AppendMany
 from bench.processes import start_child
 from latewood.format.record import record_bytes
 from latewood.fs import PosixFS
-from latewood.fs.posix import PosixFile
+from latewood.fs.file import PosixFile
 from latewood.log.layout import Layout
 from latewood.queue.verify import verify_queue
 

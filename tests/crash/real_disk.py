@@ -24,7 +24,7 @@ from typing import Final, NamedTuple, Self
 
 import latewood
 from latewood import Queue, Record
-from latewood.fs.posix import PosixFile
+from latewood.fs.file import PosixFile
 from tests.patience import wait_until
 
 # -- the disk -----------------------------------------------------------------------------------------
