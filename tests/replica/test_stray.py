@@ -216,6 +216,26 @@ def test_a_stray_append_to_a_snapshot_is_no_part_of_it() -> None:
     node.close()
 
 
+def test_a_snapshot_under_the_name_of_another_is_not_believed_and_set_aside_by_a_repair() -> None:
+    """It was copied there, from another moment: machines would begin with a state of that."""
+    node = stopped(compacts=True)
+    fs = node.fs
+    fs.rename(ROOT / "snapshots" / "10-1", ROOT / "snapshots" / "9-1")
+    with pytest.raises(CorruptError, match=r"snapshots/10-1 .* is gone"):
+        Node(fs)
+    again = stopped(compacts=True)
+    again = Node(again.fs)
+    again.write(LOG, b"more")
+    again.snapshot(compact=False)
+    again.close()
+    again.fs.rename(ROOT / "snapshots" / "11-1", ROOT / "snapshots" / "12-1")
+    with pytest.raises(CorruptError, match=r"snapshots/12-1 .*is of another snapshot"):
+        Node(again.fs)
+    (aside,) = mend(again, again.fs).set_aside
+    assert aside.what == "snapshot"
+    Node(again.fs).close()
+
+
 # -- what is legal ----------------------------------------------------------------------------------------
 
 

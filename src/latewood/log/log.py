@@ -27,7 +27,7 @@ from latewood.log.manifest import ManifestStore
 from latewood.log.no_writer import NoWriter
 from latewood.log.opening import open_writer
 from latewood.log.options import LogOptions
-from latewood.log.presence import check_is_log, check_is_nobodys, check_may_become_log, directory_of
+from latewood.log.presence import check_is_log, check_may_become_log, directory_of
 from latewood.log.site import Site
 from latewood.log.stats import LogStats, stats_of
 from latewood.log.stream import Stream
@@ -440,9 +440,7 @@ class Log:
         close_after_fork(self)
 
     def _open_to_write(self, claim: Claim, *, background: bool) -> None:
-        if claim.owner is Owner.ANYBODY:
-            check_is_nobodys(self._fs, self._layout)
-        check_may_become_log(self._fs, self._layout, self._store)
+        check_may_become_log(self._fs, self._layout, self._store, claim.owner)
         self._fs.make_directory(self._layout.root)
         self._hold_directory()
         with ExitStack() as undo:
@@ -451,9 +449,8 @@ class Log:
             undo.callback(self._lock.close)
             self._wake = Wake(self._fs, self._layout, create=True)
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
-            self._writer, self._options = open_writer(
-                self._site, self._options, self._store, self._wake, claim, background=background
-            )
+            begun = open_writer(self._site, self._options, self._store, self._wake, claim, background=background)
+            self._writer, self._options = begun
             undo.pop_all()
         if type(self).append is Log.append:
             # The kernel's own method in place of ours, which only calls it: that saves half of an append's time.

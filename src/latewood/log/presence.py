@@ -46,31 +46,17 @@ def directory_of(path: Any) -> Path:
     return directory
 
 
-def check_is_nobodys(fs: FileSystem, layout: Layout) -> None:
-    """Refuse a directory that is a node's or a store's by its place: for those that append for nobody.
-
-    The log there may have no mark yet, because it is to be made, or an older program made it.
-
-    Raises:
-        Owned: it is; nothing was written.
-    """
-    directory = layout.root.parent
-    if layout.root.name == "parent" and fs.exists(directory / _NODE_NAME):
-        raise Owned(layout.root, Owner.NODE.name.lower())
-    if directory.name in ("partitions", "snapshots") and fs.exists(directory.parent / _NODE_NAME):
-        raise Owned(layout.root, Owner.NODE.name.lower())
-    if directory.name == "shards" and fs.exists(directory.parent / DESCRIPTION_NAME):
-        raise Owned(layout.root, Owner.STORE.name.lower())
-
-
-def check_may_become_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
+def check_may_become_log(fs: FileSystem, layout: Layout, store: ManifestStore, owner: Owner) -> None:
     """Refuse to make a log among files that are not of one.  Hidden files, such as .gitkeep, do no harm.
 
     Nor is one made in the directory of a store, where it would stand for the database of its name.
 
     Raises:
+        Owned: the place is a node's or a store's, and `owner` is nobody.
         UsageError: there is no log yet, and something else is.
     """
+    if owner is Owner.ANYBODY:
+        _check_is_nobodys(fs, layout)
     if fs.exists(layout.root / "manifest.current"):
         return
     if _is_store(fs, layout.root.parent) and store.is_unfinished_creation():
@@ -112,6 +98,23 @@ def check_is_log(fs: FileSystem, layout: Layout, store: ManifestStore) -> None:
             "`latewood init` or opening it to append finishes it"
         )
         raise NotFoundError(message)
+
+
+def _check_is_nobodys(fs: FileSystem, layout: Layout) -> None:
+    """Refuse a directory that is a node's or a store's by its place: for those that append for nobody.
+
+    The log there may have no mark yet, because it is to be made, or an older program made it.
+
+    Raises:
+        Owned: it is; nothing was written.
+    """
+    directory = layout.root.parent
+    if layout.root.name == "parent" and fs.exists(directory / _NODE_NAME):
+        raise Owned(layout.root, Owner.NODE.name.lower())
+    if directory.name in ("partitions", "snapshots") and fs.exists(directory.parent / _NODE_NAME):
+        raise Owned(layout.root, Owner.NODE.name.lower())
+    if directory.name == "shards" and fs.exists(directory.parent / DESCRIPTION_NAME):
+        raise Owned(layout.root, Owner.STORE.name.lower())
 
 
 def _is_store(fs: FileSystem, root: Path) -> bool:

@@ -288,16 +288,14 @@ class _Checker:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._checksum = 0
-        self._identity: tuple[int, int] | None = None
+        self._identity = tuple(map(int, path.name.split("-")))
         self.count = 0
         self.is_whole = False
 
     def add(self, number: int, raw: bytes) -> Chunk:
         chunk = decode_chunk(raw, self._path, number)
-        identity = (chunk.index, chunk.term)
-        self._identity = self._identity or identity
         self._require(number == self.count and not self.is_whole, "does not follow the one before", number)
-        self._require(identity == self._identity, "is of another snapshot", number)
+        self._require((chunk.index, chunk.term) == self._identity, "is of another snapshot", number)
         self._require((chunk.kind == ChunkKind.PARENT) == (number == 0), "is out of place", number)
         if chunk.kind == ChunkKind.END:
             sums = (chunk.applied_global, chunk.checksum) == (number, self._checksum)
