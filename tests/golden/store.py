@@ -1,8 +1,8 @@
 """The golden stores: how they were written, and what is to be seen in them.
 
 The committed ones, in `v1/store` and `v2/store`, are never written again.  Each is a folder with the store, `lake`, and
-the directory that is its archive.  `closed` was closed in good order; `killed` is the same store a moment earlier, as a killed writer
-leaves it: its last records are in logs whose manifests do not know them.
+the directory that is its archive.  `closed` was closed in good order; `killed` is the same store a moment earlier, as a
+killed writer leaves it: its last records are in logs whose manifests do not know them.
 
 Names of chunks are drawn at random, so the same program does not write the same bytes twice.
 
