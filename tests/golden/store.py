@@ -32,6 +32,7 @@ MODES: Final[tuple[Mode, ...]] = ("r", "w")
 DATABASES: Final = ("clicks", "plain")
 COHORT: Final = 3
 """Of the second shard's segments, since version 2."""
+_POSITION: Final = ("name", "shard", "sequence", "committed_at_ns")
 _LOCKS: Final = ("catalog.mdb-lock", "catalog.mdb.writer")
 CATALOG: Final = CatalogOptions(map_bytes=256 * 1024, map_headroom_bytes=64 * 1024, commit_budget_us=0)
 
@@ -136,7 +137,7 @@ def _database(store: Store, name: str) -> Shown:
         "keyed": database.keyed,
         "records": [shown_record(record) for record in database.scan()],
         "shards": [one._asdict() for one in database.stats()],
-        "readers": [one._asdict() for one in database.readers().positions()],
+        "readers": [dict(zip(_POSITION, one, strict=False)) for one in database.readers().positions()],
         "resume_at": {
             reader: {str(shard): at for shard, at in _resumed(database, reader).items()}
             for reader in sorted({one.name for one in database.readers().positions()})

@@ -1,5 +1,6 @@
 """A store knows which log each of its shards is, and takes no other one for it."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,7 +10,8 @@ import pytest
 from latewood.catalog import Catalog
 from latewood.catalog.description import load_description
 from latewood.catalog.tables import DbRecord
-from latewood.errors import LogBehind
+from latewood.cli.errors import ExitCode
+from latewood.errors import AnotherLog, JobFailed, LogBehind
 from latewood.format.identity import Owner
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import PosixFS
@@ -18,7 +20,7 @@ from latewood.log.rebuild import rebuild
 from latewood.queue import open_queue
 from latewood.runtime import Store
 from latewood.runtime.remake import remake_catalog
-from tests.cli.shell import run
+from tests.cli.shell import row, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,6 +204,57 @@ def test_a_rebuild_gives_a_shard_that_lost_its_identity_the_one_that_its_databas
         clicks = store.database(NAME)
         assert len(list(clicks.scan(shard=0))) == COUNT
         clicks.append_many([b"x"] * 2)
+
+
+# -- readers ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read_elsewhere(tmp_path: Path) -> Path:
+    """A store whose database was dropped and made anew, and has the file of a reader of the one that is gone."""
+    lake = tmp_path / "lake"
+    with Store.open(lake) as store:
+        old = store.create_database(NAME, keyed=False)
+        old.append_many([b"old"] * COUNT)
+        old.reader("billing", "latest").close()
+        kept = store.layout.located(old.record.options.wal_dir)
+        store.drop(NAME)
+        new = store.create_database(NAME, keyed=False, retention_max_bytes=1)
+        new.append_many([b"new"] * COUNT, durable=True)
+        layout = store.layout.located(new.record.options.wal_dir)
+        shutil.copytree(kept.readers, layout.readers, dirs_exist_ok=True)
+    return lake
+
+
+def test_nothing_of_a_database_is_let_go_while_a_reader_has_read_another_one(read_elsewhere: Path) -> None:
+    with Store.open(read_elsewhere) as store:
+        for kind in ("flush", "checkpoint"):
+            store.run_job(kind, NAME, **({"seal": True} if kind == "flush" else {}))
+        with pytest.raises(JobFailed, match="the position is of the log"):
+            store.run_job("retain", NAME)
+        assert len(list(store.database(NAME).scan())) == COUNT
+
+
+def test_a_reader_of_another_database_is_listed_and_found(read_elsewhere: Path) -> None:
+    place = str(read_elsewhere / NAME)
+    for command in ("ls", "lag"):
+        listed = run("readers", command, place, "--format", "jsonl")
+        assert listed.exit_code == ExitCode.CORRUPT
+        assert json.loads(listed.stdout)["lag"] is None
+        assert f"latewood readers seek {place} billing --earliest" in listed.stderr
+    scrubbed = run("verify", read_elsewhere)
+    assert (scrubbed.exit_code, "the position is of the log" in scrubbed.stdout) == (ExitCode.CORRUPT, True)
+
+
+def test_what_the_error_of_a_reader_advises_works_as_printed(read_elsewhere: Path) -> None:
+    with Store.open(read_elsewhere) as store, pytest.raises(AnotherLog) as caught:
+        store.database(NAME).reader("billing")
+    command = str(caught.value).partition("`latewood ")[2].partition("`")[0]
+    assert row(*command.split())["lag"] == COUNT
+    with Store.open(read_elsewhere) as store:
+        assert len(list(store.database(NAME).reader("billing"))) == COUNT
+    assert run("readers", "ls", str(read_elsewhere / NAME)).exit_code == ExitCode.OK
+    assert run("verify", read_elsewhere).exit_code == ExitCode.OK
 
 
 # -- what an older program made ---------------------------------------------------------------------------

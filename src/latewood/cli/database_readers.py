@@ -13,6 +13,7 @@ from latewood.errors import NotFoundError
 from latewood.runtime import Database
 
 _NAME, _LAG = READER_COLUMNS.index("reader"), READER_COLUMNS.index("lag")
+_PROBLEM = READER_COLUMNS.index("problem")
 
 
 def list_database_readers(place: DatabasePath, output: Output) -> int:
@@ -20,16 +21,19 @@ def list_database_readers(place: DatabasePath, output: Output) -> int:
     with open_store(place.root) as store:
         rows = reader_rows(find_database(store, place.name))
     output.rows(READER_COLUMNS, rows, brief=READER_BRIEF)
-    return ExitCode.OK
+    return _judged(rows)
 
 
 def show_lag(place: DatabasePath, name: str | None, lag_max: int | None, output: Output) -> int:
     """Do what `latewood readers lag` says."""
     with open_store(place.root) as store:
         database = find_database(store, place.name)
+        rows = [row for row in reader_rows(database) if name in (None, row[_NAME])]
         lags = _lags(database) if name is None else {name: _lag(database, name)}
     output.rows(("name", "lag"), list(lags.items()))
-    is_late = lag_max is not None and any(lag > lag_max for lag in lags.values())
+    if _judged(rows) != ExitCode.OK:
+        return ExitCode.CORRUPT
+    is_late = lag_max is not None and any(lag is not None and lag > lag_max for lag in lags.values())
     return ExitCode.FAILED if is_late else ExitCode.OK
 
 
@@ -60,7 +64,8 @@ def remove_reader(place: DatabasePath, name: str, *, dry_run: bool, yes: bool) -
     """Do what `latewood readers rm` says."""
     with open_store(place.root) as store:
         database = find_database(store, place.name)
-        reader = f"reader {name!r} (lag {_lag(database, name):,})"
+        lag = _lag(database, name)
+        reader = f"reader {name!r}" + (f" (lag {lag:,})" if lag is not None else "")
         if dry_run:
             say(f"would remove {reader}")
         elif ask(f"Remove {reader}?", yes=yes):
@@ -72,11 +77,20 @@ def remove_reader(place: DatabasePath, name: str, *, dry_run: bool, yes: bool) -
     return ExitCode.OK
 
 
-def _lags(database: Database) -> dict[str, int]:
-    return {str(row[_NAME]): int(str(row[_LAG])) for row in reader_rows(database)}
+def _judged(rows: list[tuple[object, ...]]) -> ExitCode:
+    """Say what is wrong with readers that have read another log."""
+    problems = [str(row[_PROBLEM]) for row in rows if row[_PROBLEM] is not None]
+    for problem in problems:
+        say(problem)
+    return ExitCode.CORRUPT if problems else ExitCode.OK
 
 
-def _lag(database: Database, name: str) -> int:
+def _lags(database: Database) -> dict[str, int | None]:
+    """Return how far each reader is behind; None: it has read another log."""
+    return {str(row[_NAME]): None if row[_LAG] is None else int(str(row[_LAG])) for row in reader_rows(database)}
+
+
+def _lag(database: Database, name: str) -> int | None:
     lags = _lags(database)
     if name not in lags:
         message = f"there is no reader {name!r} of {database.name!r}; it has {', '.join(lags) or 'none'}"

@@ -54,7 +54,7 @@ def moment(time_ns: int) -> datetime:
 def committing_readers(store: Store, database: Database) -> Readers:
     """Return the readers of a database that another process may be writing: their files are their own."""
     layout = store.layout.located(database.record.options.wal_dir)
-    return Readers(PosixFS(), layout, SystemClock().now_ns, writable=True)
+    return Readers(PosixFS(), layout, SystemClock().now_ns, database.shards, writable=True)
 
 
 def _last(database: Database, count: int, *, follow: bool) -> Iterator[list[DatabaseRecord]]:

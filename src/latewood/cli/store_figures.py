@@ -22,7 +22,7 @@ DATABASE_COLUMNS = (
     "created_at_ns",
 )
 DATABASE_BRIEF = ("database", "status", "shards", "records", "log_bytes", "chunks", "local_bytes", "archived_bytes")
-READER_COLUMNS = ("database", "reader", "lag", "positions", "committed_at_ns")
+READER_COLUMNS = ("database", "reader", "lag", "positions", "committed_at_ns", "problem")
 READER_BRIEF = ("database", "reader", "lag", "committed_at_ns")
 TIER_COLUMNS = ("tier", "chunks", "size_bytes")
 
@@ -104,7 +104,10 @@ def reader_rows(database: Database) -> list[tuple[object, ...]]:
     """
     positions: dict[str, dict[int, int]] = {}
     committed: dict[str, int] = {}
+    problems: dict[str, str] = {}
     for one in database.readers().positions():
+        if (stranger := database.readers().stranger(one)) is not None:
+            problems.setdefault(one.name, str(stranger))
         positions.setdefault(one.name, {})[one.shard] = one.sequence
         committed[one.name] = max(committed.get(one.name, 0), one.committed_at_ns)
     shards = database.stats()
@@ -112,9 +115,12 @@ def reader_rows(database: Database) -> list[tuple[object, ...]]:
         (
             database.name,
             name,
-            sum(max(0, shard.next_sequence - at.get(shard.shard, shard.first_sequence)) for shard in shards),
+            None
+            if name in problems
+            else sum(max(0, shard.next_sequence - at.get(shard.shard, shard.first_sequence)) for shard in shards),
             {str(shard): sequence for shard, sequence in sorted(at.items())},
             committed[name],
+            problems.get(name),
         )
         for name, at in sorted(positions.items())
     ]

@@ -64,6 +64,11 @@ class DatabaseLayout(NamedTuple):
     root: Path
 
     @property
+    def command_name(self) -> Path:
+        """What commands call it: of `lake/databases/00000001-clicks`, lake/clicks."""
+        return self.root.parent.parent / self.root.name.partition("-")[2]
+
+    @property
     def shards(self) -> Path:
         """The directory of its logs."""
         return self.root / "shards"

@@ -30,6 +30,7 @@ from latewood.types import Position
 
 if TYPE_CHECKING:
     from latewood.format.cursor import Cursor
+    from latewood.format.identity import Mark
     from latewood.log.stream import Stream
 
 ReaderStart: TypeAlias = "Literal['resume', 'earliest', 'latest'] | datetime | Mapping[int, int]"
@@ -73,7 +74,9 @@ class DatabaseReader:
             known = self._known[shard.number] = load_cursor(self._fs, path)
             stored = known.sequence if known else None
             if known is not None and start == "resume":
-                self._check_is_of(shard, known)
+                stranger = stranger_of(self._layout, self.name, shard, known.mark, known.sequence or 0)
+                if stranger is not None:
+                    raise stranger
             self._positions[shard.number] = self._start(shard, start, stored)
             is_named = isinstance(start, Mapping) and shard.number in start
             chosen += [] if is_named or (start == "resume" and stored is not None) else [shard]
@@ -261,15 +264,6 @@ class DatabaseReader:
         message = f"start must be 'resume', 'earliest', 'latest', a time, or a sequence for each shard, not {start!r}"
         raise UsageError(message)
 
-    def _check_is_of(self, shard: Shard, known: "Cursor") -> None:
-        """Raise if a stored position is of another log than the shard's."""
-        if reason := stranger_reason(shard.identity(), known.mark, known.sequence or 0):
-            mend = (
-                f"if this is the right store, `latewood readers seek STORE/DATABASE {self.name} --earliest` or "
-                f"`database.reader({self.name!r}, start='earliest')` begins anew in it"
-            )
-            raise AnotherLog(reason, self._layout.cursor(self.name, shard.number), mend)
-
     def _wait(self, timeout_s: float) -> None:
         shard = self._shards[self._turn % len(self._shards)]
         stream = self._streams.get(shard.number)
@@ -290,3 +284,17 @@ class DatabaseReader:
     def _check_open(self) -> None:
         if self._closed:
             raise type(self._closed)(*self._closed.args)
+
+
+def stranger_of(
+    layout: DatabaseLayout, name: str, shard: Shard, mark: "Mark | None", sequence: int
+) -> AnotherLog | None:
+    """Return what is wrong with a reader's stored position if it is of another log than the shard's; None: nothing."""
+    reason = stranger_reason(shard.identity(), mark, sequence)
+    if reason is None:
+        return None
+    mend = (
+        f"if this is the right store, `latewood readers seek {layout.command_name} {name} --earliest` or "
+        f"`database.reader({name!r}, start='earliest')` begins anew in it"
+    )
+    return AnotherLog(reason, layout.cursor(name, shard.number), mend)

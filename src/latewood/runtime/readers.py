@@ -1,16 +1,17 @@
 """The named readers of a database: who is open, and where each stands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from latewood.closing import Closing
-from latewood.errors import ReadOnlyError
+from latewood.errors import AnotherLog, ReadOnlyError
 from latewood.forking import OwnLock, close_after_fork
+from latewood.format.identity import Mark
 from latewood.format.store_layout import DatabaseLayout
 from latewood.fs import FileSystem
 from latewood.limits import check_name, check_reader_name
 from latewood.queue.cursor import load_cursor
-from latewood.runtime.reader import DatabaseReader, ReaderStart
+from latewood.runtime.reader import DatabaseReader, ReaderStart, stranger_of
 from latewood.runtime.shard import Shard
 
 
@@ -21,12 +22,23 @@ class ReaderPosition(NamedTuple):
     shard: int
     sequence: int
     committed_at_ns: int
+    mark: Mark | None
+    """Which log that is in; None: an older program stored it."""
 
 
 class Readers:
     """Opens readers, and looks at those that others have open.  Thread-safe."""
 
-    def __init__(self, fs: FileSystem, layout: DatabaseLayout, now_ns: Callable[[], int], *, writable: bool) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        layout: DatabaseLayout,
+        now_ns: Callable[[], int],
+        shards: Sequence[Shard],
+        *,
+        writable: bool,
+    ) -> None:
+        self._shards = shards
         self._fs, self._layout, self._now_ns, self._writable = fs, layout, now_ns, writable
         self._lock = OwnLock()
         self._open: list[DatabaseReader] = []
@@ -66,12 +78,28 @@ class Readers:
                     cursor = load_cursor(self._fs, self._layout.readers / name / file)
                     if cursor is not None and cursor.sequence is not None:
                         shard = int(file.removesuffix(".meta"))
-                        found.append(ReaderPosition(name, shard, cursor.sequence, cursor.committed_at))
+                        found.append(ReaderPosition(name, shard, cursor.sequence, cursor.committed_at, cursor.mark))
         return found
 
+    def stranger(self, position: ReaderPosition) -> AnotherLog | None:
+        """Return what is wrong with a position if it is in another log than its shard's; None: nothing."""
+        if position.shard >= len(self._shards):
+            return None
+        shard = self._shards[position.shard]
+        return stranger_of(self._layout, position.name, shard, position.mark, position.sequence)
+
     def floor(self, shard: int) -> int | None:
-        """Return the first sequence that a reader still wants of a shard; None if there is no reader."""
-        return min((one.sequence for one in self.positions() if one.shard == shard), default=None)
+        """Return the first sequence that a reader still wants of a shard; None if there is no reader.
+
+        Raises:
+            CorruptError: a file is damaged; nothing that it may hold back must go.
+            AnotherLog: a position is in another log, so nobody knows what its reader has read of this one.
+        """
+        here = [one for one in self.positions() if one.shard == shard]
+        for one in here:
+            if (stranger := self.stranger(one)) is not None:
+                raise stranger
+        return min((one.sequence for one in here), default=None)
 
     def remove(self, name: str) -> None:
         """Forget a reader, unless it is open.

@@ -436,7 +436,7 @@ class Store:
             for number in range(record.wal_shards)
         ]
         writable = self._mode == "w" or self._site.fs.is_writable(layout.root)
-        readers = Readers(self._site.fs, layout, self._site.clock.now_ns, writable=writable)
+        readers = Readers(self._site.fs, layout, self._site.clock.now_ns, shards, writable=writable)
         warn_of_shards(record, writable=self._mode == "w")
         self._databases[db_id] = Database(db_id, record, shards, readers, Latest(self.catalog, db_id, record))
         return self._databases[db_id]

@@ -15,7 +15,7 @@ from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
 from latewood.catalog.tables import ChunkRecord, WalStateRecord
-from latewood.errors import LogBehind
+from latewood.errors import AnotherLog, LogBehind
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, doubted, gaps, has_file, live_rows, object_of
 from latewood.jobs.handlers.mending import mending
@@ -72,6 +72,10 @@ class _Scrub:
         except LogBehind as error:
             self._note("damage", str(error.path), f"{error.reason}; {error.mend}", shard=shard)
             return
+        try:
+            self._attempt.db.reader_floor(shard)
+        except AnotherLog as error:  # Retention keeps everything as long as nobody says where the reader goes on.
+            self._note("damage", str(error.path), f"{error.reason}; {error.mend}", shard=shard)
         found = self._verified(Layout(log.path))
         if not found.is_sound:  # Segments may have been retired under it: only what is found twice is believed.
             found = self._verified(Layout(log.path))
