@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -78,15 +79,14 @@ def run(seeds: range, *, minutes: float, repeat: int = 1, only: str = "") -> lis
     """Play rounds until the seeds or the minutes are over; failures are printed as they come."""
     began, found = time.monotonic(), list[Outcome | Failure]()
     wanted = (seed for seed in seeds for _ in range(repeat) if only in " ".join(draw(seed)))
-    while some := list(islice(wanted, AT_ONCE)):
-        if time.monotonic() - began > minutes * 60:
-            break
-        named = [(seed, draw(seed)) for seed in some]
-        for one in _together([_round(seed, given) for seed, given in named], named):
-            found.append(one)
-            if isinstance(one, Failure):
-                print(f"seed {one.seed}, {', '.join(one.given)}:\n{one.reason}\n", flush=True)
-        _progress(len(found), began)
+    with suppress(KeyboardInterrupt):  # What was found until then is shown.
+        while time.monotonic() - began <= minutes * 60 and (some := list(islice(wanted, AT_ONCE))):
+            named = [(seed, draw(seed)) for seed in some]
+            for one in _together([_round(seed, given) for seed, given in named], named):
+                found.append(one)
+                if isinstance(one, Failure):
+                    print(f"seed {one.seed}, {', '.join(one.given)}:\n{one.reason}\n", flush=True)
+            _progress(len(found), began)
     if sys.stderr.isatty():
         print(file=sys.stderr)
     return found

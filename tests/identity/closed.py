@@ -245,9 +245,9 @@ def older_over_it(scene: Scene, errors: Errors) -> int:
     The segment that was open in the older copy is another matter: before others it is not believed, and that is told.
     """
     _copy(scene)
-    end = max((place.sequence + 1 for place in scene.older_book.kept), default=0)
     with latewood.open(scene.path, mode="r") as log:
-        behind = min((one.first_sequence for one in list_segments(log) if one.first_sequence >= end), default=None)
+        newer = [one for one in list_segments(log) if not (scene.older / one.path.relative_to(scene.path)).exists()]
+    behind = min((one.first_sequence for one in newer), default=None)
     shutil.copytree(scene.older, scene.path, dirs_exist_ok=True)
     mended(lambda: scene.begin().close(), scene.path, errors)
     survivors = {place for place in scene.book.kept if behind is not None and place.sequence >= behind}

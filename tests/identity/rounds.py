@@ -17,6 +17,7 @@ from latewood.errors import (
     DataLost,
     JobFailed,
     LatewoodError,
+    ManifestCorrupted,
     NotFoundError,
     OutcomeUnknown,
     UnavailableError,
@@ -38,9 +39,10 @@ BACKED_OFF: Final = (JobFailed,)
 OF_ARCHIVES: Final = (ClosedError, JobFailed, CorruptError, NotFoundError, UnavailableError)
 """What a store may meet whose archive is another: a job fails, and a chunk that was only there is missed."""
 
+# A query opens the log anew for each batch, and may find one that is being deleted, or made.
 ALLOWED: Final[dict[str, tuple[type[Exception], ...]]] = {
     "log": REPLACED,
-    "checkpoint": (*REPLACED, AnotherLog, DataLost, NotFoundError),
+    "checkpoint": (*REPLACED, AnotherLog, ManifestCorrupted, DataLost, NotFoundError),
     "store": (*REPLACED, JobFailed),
     "archive": OF_ARCHIVES,
     "node": (ClosedError, UnavailableError, OutcomeUnknown, NotFoundError),

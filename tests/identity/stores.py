@@ -110,6 +110,7 @@ class World:
     def tier(self) -> DirectoryTier:
         tier = DirectoryTier(PosixFS(), self.archive.path)
         tier.name = "file:///archive"
+        list(tier.list())  # From now on it is held open: else a job would make another one where it was.
         return tier
 
     def restore_archive(self) -> None:
