@@ -246,6 +246,18 @@ def test_a_reader_of_another_database_is_listed_and_found(read_elsewhere: Path) 
     assert (scrubbed.exit_code, "the position is of the log" in scrubbed.stdout) == (ExitCode.CORRUPT, True)
 
 
+def test_a_scrub_finds_a_reader_whose_file_is_damaged_once(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    fill(lake, "ours")
+    with Store.open(lake) as store:
+        store.database(NAME).reader("billing").close()
+    file = shard_of(lake, 0).parents[1] / "readers" / "billing" / "00001.meta"
+    file.write_bytes(b"?" * file.stat().st_size)
+    scrubbed = run("verify", lake)
+    assert scrubbed.exit_code == ExitCode.CORRUPT
+    assert [finding["where"] for finding in json.loads(scrubbed.stdout)["findings"]] == [str(file)]
+
+
 def test_what_the_error_of_a_reader_advises_works_as_printed(read_elsewhere: Path) -> None:
     with Store.open(read_elsewhere) as store, pytest.raises(AnotherLog) as caught:
         store.database(NAME).reader("billing")

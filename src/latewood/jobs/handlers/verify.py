@@ -15,7 +15,7 @@ from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
 from latewood.catalog.tables import ChunkRecord, WalStateRecord
-from latewood.errors import AnotherLog, LogBehind
+from latewood.errors import AnotherLog, CorruptError, LogBehind
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, doubted, gaps, has_file, live_rows, object_of
 from latewood.jobs.handlers.mending import mending
@@ -62,6 +62,7 @@ class _Scrub:
         self._states, self.rows = attempt.context.read(lambda view: _snapshot(view, attempt))
         self.broken: set[ChunkId] = set()
         self._findings: list[ScrubFinding] = []
+        self._readers_noted: set[str] = set()
         self._segments = self._records = self._files = self._objects = self._bytes = 0
         self._total = sum(_places(row.record) * row.record.size_bytes for row in live_rows(self.rows))
 
@@ -72,10 +73,7 @@ class _Scrub:
         except LogBehind as error:
             self._note("damage", str(error.path), f"{error.reason}; {error.mend}", shard=shard)
             return
-        try:
-            self._attempt.db.reader_floor(shard)
-        except AnotherLog as error:  # Retention keeps everything as long as nobody says where the reader goes on.
-            self._note("damage", str(error.path), f"{error.reason}; {error.mend}", shard=shard)
+        self._readers(shard)
         found = self._verified(Layout(log.path))
         if not found.is_sound:  # Segments may have been retired under it: only what is found twice is believed.
             found = self._verified(Layout(log.path))
@@ -96,6 +94,16 @@ class _Scrub:
         if first > state.last_applied_sequence:
             problem = f"neither chunks nor the log have records {state.last_applied_sequence} to {first - 1}"
             self._note("damage", str(log.path), problem, shard=shard)
+
+    def _readers(self, shard: int) -> None:
+        """Note a reader whose position is damaged or in another log: retention lets nothing go because of it."""
+        try:
+            self._attempt.db.reader_floor(shard)
+        except CorruptError as error:
+            if str(error.path) not in self._readers_noted:  # A damaged one is met at each shard.
+                self._readers_noted.add(str(error.path))
+                problem = f"{error.reason}; {error.mend}" if isinstance(error, AnotherLog) else error.reason
+                self._note("damage", str(error.path), problem, shard=shard)
 
     def chunk(self, looked: Looked) -> None:
         """Note what is wrong with a chunk wherever its row says that it is."""
