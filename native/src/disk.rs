@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use pyo3::prelude::*;
 
+use crate::checked::Checked;
 use crate::memory::{Region, borrow_file};
 
 /// Write all of `data` at `offset`, in pieces that end at multiples of `piece_bytes`, and its first `head_bytes` last.
@@ -19,7 +20,7 @@ pub fn pwrite_all(
     offset: u64,
     piece_bytes: u64,
     head_bytes: usize,
-) -> PyResult<i32> {
+) -> PyResult<Checked<i32>> {
     let region = Region::readable(data)?;
     let file = borrow_file(descriptor)?;
     let (head, rest) = region.slice(0, region.len()).split_at(head_bytes.min(region.len()));
@@ -27,7 +28,7 @@ pub fn pwrite_all(
         write_pieces(&file, rest, offset + head.len() as u64, piece_bytes.max(1))?;
         file.write_all_at(head, offset)
     });
-    Ok(written.map_or_else(|error| number(&error), |()| 0))
+    Ok(Checked(written.map_or_else(|error| number(&error), |()| 0)))
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "64-bit machines")]
@@ -51,7 +52,7 @@ pub fn sync_and_note(
     note: i32,
     data: &[u8],
     durable: bool,
-) -> PyResult<(u8, i32)> {
+) -> PyResult<Checked<(u8, i32)>> {
     let (file, note) = (borrow_file(descriptor)?, borrow_file(note)?);
     let steps = || {
         again(|| if whole { file.sync_all() } else { file.sync_data() }).map_err(|error| (1, error))?;
@@ -59,8 +60,8 @@ pub fn sync_and_note(
         if durable { again(|| note.sync_data()).map_err(|error| (3, error)) } else { Ok(()) }
     };
     match py.detach(steps) {
-        Ok(()) => Ok((0, 0)),
-        Err((step, error)) => Ok((step, number(&error))),
+        Ok(()) => Ok(Checked((0, 0))),
+        Err((step, error)) => Ok(Checked((step, number(&error)))),
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{Ordering, fence};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::checked::Checked;
 use crate::memory::{Writable, futex_wait, futex_wake};
 
 const FLAG: usize = 0;
@@ -60,8 +61,8 @@ impl Wake {
 
 /// Ask to be woken, and return the epoch to wait on.  Look for records once more before waiting.
 #[pyfunction]
-pub fn arm(wake: &Bound<'_, PyAny>) -> PyResult<u32> {
-    Ok(Wake::new(wake)?.arm())
+pub fn arm(wake: &Bound<'_, PyAny>) -> PyResult<Checked<u32>> {
+    Ok(Checked(Wake::new(wake)?.arm()))
 }
 
 /// Sleep while the epoch is still `epoch`, at most `timeout_ns`.  Returns early for a signal.

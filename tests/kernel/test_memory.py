@@ -6,6 +6,7 @@ child process: an abort is then an error of one test.
 
 import array
 import importlib
+import os
 import struct
 from collections.abc import Callable
 from types import ModuleType
@@ -36,6 +37,8 @@ class Bench:
             self.ends.append(self.ends[-1] + len(payload))
         self.buffer, self.keyed, self.fresh = bytearray(1 << 16), bytearray(1 << 16), bytearray(1 << 16)
         self.scratch = bytearray(1 << 16)
+        self.wake = bytearray(struct.pack("<II", 1 << 20, 1 << 20) * 8)
+        self.file = os.open(os.devnull, os.O_RDWR)
         appender = self.appender(self.buffer)
         assert appender.append_many(self.payloads, 0, 0, 5) == COUNT
         self.end = appender.offset
@@ -75,6 +78,9 @@ CALLS: dict[str, Callable[[Bench], object]] = {
     "find_timestamp": lambda on: on.kernel.find_timestamp(on.buffer, 0, on.end, 6),
     "find_record": lambda on: on.kernel.find_record(on.buffer, 8, on.end),
     "nonzero_end": lambda on: on.kernel.nonzero_end(on.buffer, 0, 1 << 16),
+    "arm": lambda on: on.kernel.arm(on.wake),
+    "pwrite_all": lambda on: on.kernel.pwrite_all(on.file, on.data, 0, 4096, 8),
+    "sync_and_note": lambda on: on.kernel.sync_and_note(on.file, False, on.file, on.data, True),  # noqa: FBT003 - as above
     "crc32c": lambda on: on.kernel.crc32c(on.data),
     "append": lambda on: on.open.append(b"x", 1 << 40, 1 << 41),
     "append of a bytearray": lambda on: on.open.append(on.scratch[:9]),
