@@ -158,6 +158,7 @@ ERRORS = [
     (errors.JobStopped("x"), 1),
     (errors.JobFailed("x"), 1),
     (errors.CatalogFull("x"), 1),
+    (errors.TooManyFiles("x", 64, 1024), 1),
     (errors.Backpressure("x"), 1),
     (errors.Overloaded(1, "entries", 2, 1), 1),
     (errors.WaitExpired("x"), 1),
