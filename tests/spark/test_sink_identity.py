@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ import msgspec
 import pytest
 
 import latewood
-from latewood.errors import AnotherLog, ClosedError, CorruptError, Owned, Poisoned
+from latewood.errors import AnotherLog, ClosedError, CorruptError, DirectoryReplaced, Owned, Poisoned
 from latewood.format.identity import Life, LogIdentity, Owner
 from latewood.fs import FileSystem, PosixFS
 from latewood.queue import open_queue
@@ -87,6 +88,38 @@ def retry(fs: FileSystem, target: Target, batch: Batch = BATCH) -> bool:
 
 def whole(tasks: list[list[tuple[int, bytes]]]) -> list[list[bytes]]:
     return [expected(tasks, shard) for shard in range(2)]
+
+
+# -- a directory that is replaced while a batch is committed ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", ["locked", "opened", "intended", "appended", "flushed", "closed", "completed"])
+@pytest.mark.parametrize("is_database", [True, False])
+def test_a_commit_into_a_directory_that_is_replaced_meanwhile_is_not_acknowledged(
+    tmp_path: Path, at: str, *, is_database: bool
+) -> None:
+    fs, shards, root = PosixFS(), 2 if is_database else 1, tmp_path / "target"
+    target = make_target(fs, shards, root)
+    if not is_database:
+        shutil.copytree(target.logs[0], root, dirs_exist_ok=True)
+        target = replace(target, logs=(root,))
+    copy = tmp_path / "copy"
+
+    def state() -> dict[Path, bytes]:
+        return keep(fs, root)
+
+    def swap(step: str) -> None:
+        if step == at and not copy.exists():
+            shutil.copytree(root, copy)
+            root.rename(tmp_path / "elsewhere")
+            shutil.copytree(copy, root)
+            found.append(state())
+
+    found: list[dict[Path, bytes]] = []
+    files = stage(fs, target, BATCH, rows_of("first", shards=shards))
+    with pytest.raises(DirectoryReplaced):
+        committer(fs, target, hook=swap).commit(BATCH, files)
+    assert [state()] == found
 
 
 # -- a batch that was committed -------------------------------------------------------------------------------------

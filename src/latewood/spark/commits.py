@@ -17,6 +17,7 @@ batch, whatever was committed under its name; of one that lost records nobody ca
 Cut points: docs/crash-safety.md, "spark sink".   Proof: docs/adr/0020-exactly-once-from-spark.md
 """
 
+import copy
 import logging
 import time
 from collections import Counter
@@ -112,8 +113,25 @@ class Committer:
             UsageError: the checkpoint was reset; nothing was written.
             LogBehind: the log of a shard is not there, or ends before its chunks do; nothing was written.
             ClosedError: the target was dropped or deleted since the query began; nothing was written.
+            DirectoryReplaced: the target's directory was moved or replaced meanwhile.
         """
         check_living(self._fs, self._target)  # Before anything is made in a directory that is gone.
+        with self._held() as held:
+            return held._commit(batch, staged)  # noqa: SLF001 - it is one of these, too
+
+    @contextmanager
+    def _held(self) -> Iterator["Committer"]:
+        """Hold the target's directory open: intent, records and completion go into the same one."""
+        held = copy.copy(self)
+        held._fs = self._fs.rooted(self._target.root)  # noqa: SLF001 - as above
+        held._files = CommitFiles(held._fs, self._target.state)  # noqa: SLF001
+        try:
+            yield held
+            held._fs.check_root()  # noqa: SLF001 - before Spark is told that the batch is done
+        finally:
+            held._fs.close()  # noqa: SLF001
+
+    def _commit(self, batch: Batch, staged: Sequence[StagedFile]) -> bool:
         self._files.prepare()
         with self._locked():
             check_living(self._fs, self._target)

@@ -43,6 +43,7 @@ class Positions(Protocol):
 
         Raises:
             DataLost: it should move back to records that are gone.
+            DirectoryReplaced: the directory of the log or database was moved or replaced since.
         """
         ...
 
@@ -117,7 +118,8 @@ class DatabasePositions:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self._fs, self._clock, self._shards = fs or PosixFS(), checked(clock), shards
+        self._fs = (fs or PosixFS()).rooted(directory.parent)  # The database's: no position goes into another one.
+        self._clock, self._shards = checked(clock), shards
         self._home, self._lock_path = directory / name, directory / f"{name}.lock"
         self._known: dict[ShardId, Cursor | None] = {}
         self._lock: Lock | None = None
@@ -146,6 +148,7 @@ class DatabasePositions:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+        self._fs.close()
 
     def _path(self, shard: ShardId) -> Path:
         return self._home / f"{shard.number:05}.meta"
