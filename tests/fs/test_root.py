@@ -381,11 +381,12 @@ def test_a_lock_file_that_is_always_gone_is_given_up(tmp_path: Path, monkeypatch
 # -- a name that is free ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV])
 def test_where_a_file_cannot_have_two_names_a_free_one_is_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:
-        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refused)
     fs = PosixFS().rooted(tmp_path)
@@ -397,6 +398,23 @@ def test_where_a_file_cannot_have_two_names_a_free_one_is_looked_for(
     fs.rename_new(tmp_path / "a", tmp_path / "c")
     assert fs.list(tmp_path) == ["b", "c"]
     fs.close()
+
+
+@pytest.mark.parametrize("place", ["descriptor", "path"], indirect=True)
+def test_a_name_that_a_file_server_gave_and_is_asked_for_again_is_given(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was lost, the request was sent again, and the answer to that is that the name is taken."""
+
+    def linked_twice(*names: Any, link: Callable[..., None] = os.link, **descriptors: Any) -> None:
+        link(*names, **descriptors)
+        link(*names, **descriptors)
+
+    place.put(place.home / "a", b"a")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", linked_twice)
+        place.fs.rename_new(place.home / "a", place.home / "b")
+    assert place.disk.list(place.home) == ["b"]
 
 
 @pytest.mark.parametrize("place", ["descriptor", "path"], indirect=True)

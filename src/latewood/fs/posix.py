@@ -19,14 +19,22 @@ from latewood.errors import ConflictError
 from latewood.fs.failures import errors_of
 from latewood.fs.file import PosixFile
 from latewood.fs.locks import DirectoryLock, PosixLock
-from latewood.fs.root import KnownPath, Root, identity_of, is_directory, lent
+from latewood.fs.root import KnownPath, Root, Seen, identity_of, is_directory, lent
 
 if TYPE_CHECKING:
     from latewood.fs.base import Lock
 
 _DIRECTORY_MODE: Final = 0o700
-_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
-"""What the system says where a file cannot have two names, as on exFAT."""
+_NO_LINKS: Final = {
+    errno.EPERM,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EMLINK,
+    errno.EINVAL,
+    errno.EXDEV,
+}
+"""What the system says where a file cannot have two names, as on exFAT, or not in two directories, as on AFS."""
 _ANOTHER: Final = "another directory is there now"
 Names: TypeAlias = list[str]
 
@@ -173,7 +181,11 @@ class PosixFS:
             try:
                 os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
             except FileExistsError:
-                raise _taken(target) from None
+                # A file server that did it, and whose answer was lost, is asked again: then it is the same file.
+                if not _is_same_file(old, new):
+                    raise _taken(target) from None
+                os.unlink(old.name, dir_fd=old.descriptor)
+                return
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
@@ -232,6 +244,11 @@ def _leads_to_directory(entry: "os.DirEntry[str]") -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def _is_same_file(old: Seen, new: Seen) -> bool:
+    found = [os.stat(one.name, dir_fd=one.descriptor, follow_symlinks=False) for one in (old, new)]
+    return identity_of(found[0]) == identity_of(found[1])
 
 
 def _taken(target: Path) -> ConflictError:
