@@ -123,6 +123,10 @@ def store_without_the_watermark(
     store(self, manifest._replace(coordinator_watermark=self.manifest.coordinator_watermark))
 
 
+def leave_what_is_in_the_way(*_: object) -> None:
+    """Of a segment that a cut has left both names, or the new one, is never taken for one that may go."""
+
+
 def belongs_always(*_: object) -> None:
     """Take every position for one of this log."""
 
@@ -189,6 +193,9 @@ BUGS: Final = {
     ),
     "the watermark of a seal is not kept in the manifest": Bug(
         "latewood.log.writer.Writer._store_manifest", store_without_the_watermark, "cleanup of all"
+    ),
+    "a name that a cut roll has left is in the way of the next": Bug(
+        "latewood.log.creation.make_room", leave_what_is_in_the_way, "roll"
     ),
     "a new reader's file is named before it is durable": Bug(
         "latewood.queue.cursor.replace_file", replace_without_a_sync, "reader"

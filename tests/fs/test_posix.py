@@ -1,6 +1,7 @@
 """What only the real disk has: modes, errno, and locks between processes."""
 
 import errno
+import fcntl
 import os
 import re
 import resource
@@ -14,7 +15,7 @@ import pytest
 
 from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
 from latewood.fs import PosixFS
-from latewood.fs.posix import PosixFile
+from latewood.fs.file import PosixFile
 from tests.forking import fork
 
 FS = PosixFS()
@@ -225,6 +226,44 @@ def test_a_forked_child_neither_holds_nor_frees_its_parents_lock(tmp_path: Path)
     with pytest.raises(Locked):
         FS.lock(tmp_path / "lock")
     lock.close()
+
+
+def test_a_forked_child_neither_holds_nor_frees_its_parents_locked_file(tmp_path: Path) -> None:
+    file = FS.open(tmp_path / "file", create=True)
+    file.lock()
+    awake, done = os.pipe(), os.pipe()
+    child = fork()
+    if child == 0:  # pragma: no cover - another process
+        file.close()
+        os.write(awake[1], b".")
+        os.read(done[0], 1)
+        os._exit(0)
+    os.read(awake[0], 1)
+    second = FS.open(tmp_path / "file", write=True)
+    with pytest.raises(Locked):
+        second.lock()
+    file.close()
+    second.lock()
+    second.close()
+    os.write(done[1], b".")
+    assert os.waitpid(child, 0)[1] == 0
+    for end in (*awake, *done):
+        os.close(end)
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_there_are_no_locks_of_files_none_is_taken(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "fcntl", refused)
+    for _ in range(2):
+        file = FS.open(tmp_path / "file", create=True)
+        file.lock()
+        file.pwrite(b"x", 0)
+        file.close()
 
 
 def test_a_lock_ends_with_its_parent_though_a_forked_child_lives_on(tmp_path: Path) -> None:

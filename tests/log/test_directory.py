@@ -1,5 +1,7 @@
 """Which directory a log is in: a path that comes to mean another one neither gets its records nor gives it others."""
 
+import errno
+import fcntl
 import os
 import shutil
 import threading
@@ -17,10 +19,11 @@ from latewood.fs import root as root_module
 from latewood.log.rebuild import rebuild
 from latewood.log.verify import verify_log
 from latewood.testing import MemFS
+from tests.fs.test_root import no_directory_locks
 from tests.log.desk import ROOT, Desk, payloads
 from tests.patience import wait_until
 
-SMALL: Final = {"segment_bytes_max": 4096, "background": False}
+SMALL: Final[dict[str, Any]] = {"segment_bytes_max": 4096, "background": False}
 
 
 def sync_after(log: Queue) -> None:
@@ -281,6 +284,20 @@ def test_a_read_only_log_is_not_read_from_another_directory(town: Town) -> None:
             payloads(log)
 
 
+def test_a_read_only_log_gives_no_record_of_another_whose_files_were_put_into_its_directory(town: Town) -> None:
+    town.log.close()
+    with latewood.open(town.home / "other") as other:
+        other.append(b"another log")
+    with latewood.open(town.path, mode="r") as log:
+        assert payloads(log) == [b"kept"] * 3
+        for path in town.path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        shutil.copytree(town.home / "other", town.path, dirs_exist_ok=True)
+        for _ in range(2):
+            with pytest.raises(DirectoryReplaced, match="another log"):
+                payloads(log)
+
+
 def test_a_log_in_memory_is_missed_like_one_on_a_disk(desk: Desk) -> None:
     log = desk.open()
     log.append(b"kept", durable=True)
@@ -367,6 +384,23 @@ def test_the_removal_of_the_lock_file_lets_no_second_writer_in(town: Town) -> No
         town.log.roll() or town.log.append(b"late", durable=True)
 
 
+@pytest.mark.needs("proc")
+def test_where_directories_cannot_be_locked_the_removal_of_the_lock_file_lets_no_second_writer_in_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", no_directory_locks(errno.EBADF))
+    town = Town(tmp_path)
+    (town.path / "writer.lock").unlink()
+    for _ in range(2):
+        with pytest.raises(Locked, match="is being written by another process"):
+            latewood.open(town.path)
+    with pytest.raises(DirectoryReplaced, match=r"writer\.lock"):
+        town.log.append(b"late", durable=True)
+    town.log.close()
+    with latewood.open(town.path) as log:
+        assert payloads(log)[:3] == [b"kept"] * 3
+
+
 def test_a_rebuild_does_not_come_in_beside_a_writer_whose_lock_file_was_removed(town: Town) -> None:
     (town.path / "writer.lock").unlink()
     with pytest.raises(Locked):
@@ -405,6 +439,23 @@ def test_a_writer_that_was_refused_leaves_nothing_open_or_locked(desk: Desk) -> 
     desk.open()
 
 
+def test_a_rebuild_replaces_nothing_that_an_earlier_one_has_rejected(desk: Desk) -> None:
+    """The log goes on with the id of the segment that it lost."""
+    with desk.open() as log:
+        log.append(b"sealed")
+        log.roll()
+    for word in (b"first", b"second", b"third"):
+        with desk.open() as log:
+            log.append(word, durable=True)
+            path = log._layout.absolute(log._writer.manifest.active.path)
+        desk.overwrite(path, bytes(8))
+        assert rebuild(desk.fs, desk.layout, accept_loss=True).written
+    rejected = {path: desk.raw(path) for path in desk.fs.walk(ROOT) if ".rejected" in path.name}
+    assert [path.name[len("000000001.q") :] for path in rejected] == [".rejected", ".rejected-2", ".rejected-3"]
+    for word, data in zip((b"first", b"second", b"third"), rejected.values(), strict=True):
+        assert word in data
+
+
 # -- newer segments -----------------------------------------------------------------------------------
 
 
@@ -418,7 +469,7 @@ def restored(desk: Desk, files: dict[Path, bytes]) -> None:
         desk.overwrite(path, data)
 
 
-def older_beside_newer(desk: Desk, days: float = 0) -> dict[Path, bytes]:
+def older_beside_newer(desk: Desk, days: int = 0) -> dict[Path, bytes]:
     """Restore manifest, `index.meta` and the open segment of a time before the log rolled; return what is newer."""
     log = desk.open()
     log.append(b"old", durable=True)
@@ -435,13 +486,25 @@ def older_beside_newer(desk: Desk, days: float = 0) -> dict[Path, bytes]:
 
 
 @pytest.mark.parametrize("days", [0, 1, 40, 400, -1, -40])
-def test_a_log_beside_a_newer_segment_is_refused_and_the_segment_stays(desk: Desk, days: float) -> None:
+def test_a_log_beside_a_newer_segment_is_refused_and_the_segment_stays(desk: Desk, days: int) -> None:
     newer = older_beside_newer(desk, days)
     for _ in range(2):
         with pytest.raises(ManifestCorrupted, match="latewood rebuild --dry-run") as caught:
             desk.open()
         assert caught.value.path in newer
     assert saved(desk, "000000001.q") == newer
+
+
+def test_a_file_that_is_no_segment_keeps_nobody_out(desk: Desk) -> None:
+    with desk.open() as log:
+        log.append(b"first", durable=True)
+        day = log._layout.absolute(log._writer.manifest.active.path).parent
+    for name in ("notes", "000000001.q.rejected"):
+        file = desk.fs.open(day / name, create=True)
+        file.pwrite(b"x" * 4096, 0)
+        file.close()
+    with desk.open() as log:
+        assert payloads(log) == [b"first"]
 
 
 def test_a_newer_segment_is_found_when_those_between_were_retired(desk: Desk) -> None:

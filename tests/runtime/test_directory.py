@@ -11,12 +11,16 @@ import pytest
 
 from latewood.archive.directory import DirectoryTier
 from latewood.archive.source import BytesSource, digest_of
-from latewood.catalog import Catalog, opening
+from latewood.catalog import Catalog
+from latewood.catalog.env import LMDBEnv
 from latewood.errors import CorruptError, DirectoryReplaced, JobFailed, LatewoodError, Locked, NotFoundError
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import PosixFS
 from latewood.fs import root as root_module
-from latewood.log import Log
+from latewood.log import Log, Owner
+from latewood.log.layout import Layout
+from latewood.log.rebuild import begin_life, rebuild
+from latewood.queue import open_queue
 from latewood.runtime import Database, Store
 from latewood.runtime.remake import remake_catalog
 from tests.forking import fork
@@ -203,6 +207,27 @@ def test_a_scan_in_a_log_that_went_back_beneath_it_ends(tmp_path: Path) -> None:
             list(db.scan())
 
 
+@pytest.mark.parametrize("mode", ["w", "r"])
+def test_a_shard_that_is_replaced_by_another_log_gives_no_record_of_that(tmp_path: Path, mode: Any) -> None:
+    """The shard's files are found through the directory of the store, which is still the same."""
+    for name, payload in (("lake", b"kept"), ("other", b"another log")):
+        made(tmp_path / name, payload).close()
+    with Store.open(tmp_path / "lake", mode=mode) as store:
+        db = store.database(NAME)
+        assert payloads(db) == [b"kept"] * 4
+        path = db.shards[0].log.path
+        path.rename(tmp_path / "shard")
+        shutil.copytree(tmp_path / "other" / path.relative_to(tmp_path / "lake"), path)
+        for read in (
+            lambda: list(db.scan()),
+            lambda: list(db.shards[0].log.scan()),
+            lambda: db.reader("billing", "earliest").poll(),
+            lambda: db.shards[0].log.find_timestamp(0),
+        ):
+            with pytest.raises(DirectoryReplaced, match="shards/00000"):
+                read()
+
+
 def test_a_reader_of_a_store_that_is_replaced_is_told(tmp_path: Path) -> None:
     made(tmp_path / "lake").close()
     with Store.open(tmp_path / "lake", mode="r") as store:
@@ -337,6 +362,33 @@ def test_a_shard_whose_lock_file_was_removed_stops(tmp_path: Path) -> None:
             log.append(b"late", durable=True)
 
 
+def second_writer(path: Path) -> None:
+    open_queue(path, owner=Owner.STORE).append(b"another writer", durable=True)
+
+
+def rebuilt(path: Path) -> None:
+    rebuild(PosixFS(), Layout(path))
+
+
+def new_life(path: Path) -> None:
+    begin_life(PosixFS(), Layout(path))
+
+
+@pytest.mark.parametrize("attempt", [second_writer, rebuilt, new_life])
+def test_the_removal_of_a_shards_lock_file_lets_nobody_in(tmp_path: Path, attempt: Callable[[Path], None]) -> None:
+    """Its directory is not locked.  Of two writers, the first would write over what the second has acknowledged."""
+    store = made(tmp_path / "lake")
+    with suppress(DirectoryReplaced), store:
+        log = store.database(NAME).shards[0].log
+        for _ in range(2):
+            (log.path / "writer.lock").unlink()
+            with pytest.raises(Locked, match="shards/00000 is being written by"):
+                attempt(log.path)
+        end = log.next_sequence
+    with Store.open(tmp_path / "lake") as store:
+        assert store.database(NAME).shards[0].end() == end
+
+
 def test_a_catalog_by_itself_stops_with_its_directory_and_shares_it(tmp_path: Path) -> None:
     with Catalog.open(tmp_path / "home" / "one.mdb"), Catalog.open(tmp_path / "home" / "two.mdb") as catalog:
         catalog.reserve_job_id()
@@ -358,9 +410,9 @@ def test_a_directory_that_is_replaced_while_lmdb_opens_the_catalog_is_refused(
         (tmp_path / "other").rename(tmp_path / "lake")
         return env(*arguments, **options)
 
-    env = opening.LMDBEnv
+    env = LMDBEnv
     with monkeypatch.context() as patched:
-        patched.setattr(opening, "LMDBEnv", swapped)
+        patched.setattr("latewood.catalog.opening.LMDBEnv", swapped)
         with pytest.raises(DirectoryReplaced):
             Store.open(tmp_path / "lake", mode="r")
     with Store.open(tmp_path / "lake", mode="r") as store:

@@ -319,3 +319,36 @@ def test_closing_a_lock_twice_does_not_free_the_next_holders(fs: FileSystem, hom
     with pytest.raises(Locked):
         fs.lock(home / "lock")
     second.close()
+
+
+# -- a file that is locked ----------------------------------------------------------------------------
+
+
+def test_a_file_is_locked_once_and_until_it_is_closed(fs: FileSystem, home: Path) -> None:
+    first, second = (fs.open(home / "a", create=True) for _ in range(2))
+    first.lock()
+    for _ in range(2):
+        with pytest.raises(Locked):
+            second.lock()
+    second.close()
+    third = fs.open(home / "a", write=True)
+    with pytest.raises(Locked):
+        third.lock()
+    first.close()
+    third.lock()
+    first.close()
+    with pytest.raises(Locked):
+        fs.open(home / "a", write=True).lock()
+    third.close()
+
+
+def test_a_file_that_is_locked_is_read_and_written_as_before(fs: FileSystem, home: Path) -> None:
+    locked = fs.open(home / "a", create=True)
+    locked.lock()
+    other = fs.open(home / "a", write=True)
+    other.pwrite(b"abc", 0)
+    assert locked.pread(9, 0) == other.pread(9, 0) == b"abc"
+    locked.truncate(1)
+    assert other.size() == 1
+    for file in (locked, other):
+        file.close()

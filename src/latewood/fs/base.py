@@ -75,6 +75,16 @@ class File(Protocol):
         """Return a place in `start` to `stop` from which on, up to `stop`, there are only zeros; it may be `stop`."""
         ...
 
+    def lock(self) -> None:
+        """Lock it until it is closed, or the process ends.  It is read and written as before, by others too.
+
+        Where the file system has no such locks, this does nothing.
+
+        Raises:
+            Locked: a living process, perhaps this one, has locked it through another open file.
+        """
+        ...
+
     def map(self, length: int, *, writable: bool) -> Mapping:
         """Map the first `length` bytes, which must exist."""
         ...

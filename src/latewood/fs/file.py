@@ -1,12 +1,16 @@
 """One open file of the real disk, and its mapping."""
 
 import errno
+import fcntl
 import mmap
 import os
+import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from latewood.errors import Locked
+from latewood.forking import close_after_fork, no_fork
 from latewood.fs.calls import SYNC, pwrite_all, sync_and_note
 from latewood.fs.failures import errors_of, translated
 from latewood.fs.root import Identity, Root, identity_of, lent
@@ -21,6 +25,12 @@ _HEAD_BYTES = 8
 _PIECE_BYTES = 64 * 1024
 """What is longer is written in such pieces: larger ones become large folios, which a later sync writes whole."""
 
+
+_LOCK: Final = struct.Struct("hhqqi0q")
+"""The system's `struct flock`: type, whence, start, length, process."""
+_LOCKED_AT: Final = 1 << 62
+"""The byte that is locked lies behind every file: some network file systems refuse to read a byte that is locked."""
+_NO_LOCKS: Final = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EOVERFLOW}
 
 _SMALL_BYTES = 8 << 20
 """A file below this is one of many: what is written to it comes page by page, and nothing is read ahead of that.  Else
@@ -64,7 +74,7 @@ class PosixFile:
     def __init__(self, path: Path, flags: int, root: Root | None = None) -> None:
         """Open the file at `path`, through the directory that is held open if there is one."""
         self.path = path
-        self._was_cut = False
+        self._was_cut = self._is_locked = False
         with errors_of(path), lent(root, path) as (name, descriptor):
             self._descriptor = os.open(name, flags, _FILE_MODE, dir_fd=descriptor)
 
@@ -154,13 +164,40 @@ class PosixFile:
             return end if error.errno == errno.ENXIO else stop  # No data any more, or a file system that cannot tell.
         return end
 
+    def lock(self) -> None:
+        """Lock it until it is closed.  Unlike a lock of the process, it does not end with another open file of it."""
+        with no_fork():  # A child that did not know of it would hold it for as long as it lives.
+            self._is_locked = self._range_lock(fcntl.F_WRLCK)
+            if self._is_locked:
+                close_after_fork(self)
+
+    def abandon_after_fork(self) -> None:
+        """Close the child's descriptor; the parent's keeps the lock."""
+        self._is_locked = False
+        self.close()
+
+    def _range_lock(self, kind: int) -> bool:
+        """Set or end the lock; say whether the file system has such locks."""
+        try:
+            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, _LOCKED_AT, 1, 0))
+        except (BlockingIOError, PermissionError):
+            raise Locked(self.path, 0) from None
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise translated(error, self.path) from error
+            return False
+        return True
+
     def map(self, length: int, *, writable: bool) -> PosixMapping:
         """Map the first `length` bytes."""
         with errors_of(self.path):
             return PosixMapping(self._descriptor, length, writable=writable)
 
     def close(self) -> None:
-        """Close the descriptor once."""
+        """Close the descriptor once, and give its lock up, also on behalf of children that inherited it."""
+        if self._is_locked:
+            self._is_locked = False
+            self._range_lock(fcntl.F_UNLCK)
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

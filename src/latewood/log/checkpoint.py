@@ -2,7 +2,8 @@
 
 import logging
 
-from latewood.errors import CorruptError
+from latewood.errors import CorruptError, Locked
+from latewood.forking import no_fork
 from latewood.format.checkpoint import SIZE, Checkpoint, decode, encode
 from latewood.fs import File, FileSystem
 from latewood.log.layout import Layout
@@ -32,16 +33,42 @@ def load_checkpoint(fs: FileSystem, layout: Layout) -> Checkpoint | None:
         file.close()
 
 
+def lock_checkpoint(fs: FileSystem, layout: Layout) -> File | None:
+    """Return `index.meta` of a log that is about to be written, open and locked; None if it is not there yet.
+
+    Its writer has it open anyway, so this lock takes no descriptor.  It keeps a second writer out where the lock file
+    was removed and the directory is not locked, as that of a shard is not.
+
+    Raises:
+        Locked: a living process, perhaps this one, writes the log.
+    """
+    return _locked(fs, layout, create=False) if fs.exists(layout.checkpoint) else None
+
+
+def _locked(fs: FileSystem, layout: Layout, *, create: bool) -> File:
+    with no_fork():  # A child that did not know of the file would hold its lock for as long as it lives.
+        file = fs.open(layout.checkpoint, write=True, create=create)
+        try:
+            file.lock()
+        except Locked as error:
+            file.close()
+            raise Locked(layout.lock, error.pid) from error
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
 class CheckpointFile:
     """The writer's open `index.meta`."""
 
-    def __init__(self, fs: FileSystem, layout: Layout) -> None:
-        known = fs.exists(layout.checkpoint)
-        self.file: File = fs.open(layout.checkpoint, create=True)
+    def __init__(self, fs: FileSystem, layout: Layout, locked: File | None) -> None:
+        """Take over the file from `lock_checkpoint`, or make it."""
+        self.file = locked or _locked(fs, layout, create=True)
         try:
             self.is_empty = self.file.size() == 0
             """Whether no checkpoint was written yet, and the first may find no room."""
-            if not known:
+            if locked is None:
                 self.file.sync()
                 fs.sync_directory(layout.root)
         except BaseException:

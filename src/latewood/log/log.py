@@ -21,6 +21,7 @@ from latewood.kernel import Record
 from latewood.limits import ARROW_RECORDS_MAX, READ_RECORDS_MAX, TIMESTAMP_NS_MAX, U64_MAX
 from latewood.log.argument import nanoseconds, sequence_of, storable, whole_or_none
 from latewood.log.batch import make_batch
+from latewood.log.checkpoint import lock_checkpoint
 from latewood.log.identity import Claim, claim_of
 from latewood.log.layout import Layout
 from latewood.log.manifest import ManifestStore
@@ -329,8 +330,6 @@ class Log:
                 left = ARROW_RECORDS_MAX if stop is None else min(ARROW_RECORDS_MAX, stop - stream.sequence)
                 read = stream.read_columns(left, choice.bytes_max, choice.selection)
                 if not read[0]:
-                    if self._mode == "a" and stream.sequence < self.next_sequence:  # Of a shard that was replaced.
-                        self._fs.check_root()
                     return
                 yield record_batch(stream.sequence - read[0], read, choice)
         finally:
@@ -447,10 +446,13 @@ class Log:
             undo.callback(self._fs.close)
             self._lock = self._fs.lock_root(self._layout.lock)
             undo.callback(self._lock.close)
+            if (checkpoint := lock_checkpoint(self._fs, self._layout)) is not None:
+                undo.callback(checkpoint.close)
             self._wake = Wake(self._fs, self._layout, create=True)
             undo.callback(self._wake.close)  # Its mapping keeps a descriptor.
-            begun = open_writer(self._site, self._options, self._store, self._wake, claim, background=background)
-            self._writer, self._options = begun
+            self._writer, self._options = open_writer(
+                self._site, self._options, self._store, self._wake, claim, checkpoint, background=background
+            )
             undo.pop_all()
         if type(self).append is Log.append:
             # The kernel's own method in place of ours, which only calls it: that saves half of an append's time.

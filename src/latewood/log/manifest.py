@@ -5,7 +5,7 @@ A corrupt manifest is an error, never a reason to look at the other slot: that o
 Format: docs/format/manifest.md.  Order of writes: docs/crash-safety.md, "manifest".
 """
 
-from latewood.errors import ManifestCorrupted, NotFoundError
+from latewood.errors import DirectoryReplaced, ManifestCorrupted, NotFoundError
 from latewood.format.entries import EntryTable
 from latewood.format.identity import LogIdentity
 from latewood.format.manifest import (
@@ -36,6 +36,8 @@ class ManifestStore:
         """What each slot holds since this object wrote it: its entries, and where they begin."""
         self._seen: tuple[bytes, Manifest] | None = None
         """The header that a reader saw last, and what it is of."""
+        self._log: bytes | None = None
+        """The identity of the log that a reader reads, once a manifest has said it."""
 
     def load(self) -> Manifest:
         """Return the current manifest.
@@ -66,13 +68,23 @@ class ManifestStore:
 
         Raises:
             ManifestCorrupted: it is not sound, however often we look.
+            DirectoryReplaced: it is of another log than the one before, whose files were put into the same directory.
         """
         for _ in range(MANIFEST_RETRIES_MAX):
             try:
-                return self._load_if_changed()
+                manifest = self._load_if_changed()
             except ManifestCorrupted as error:
                 damage = error
+            else:
+                self._check_is_same_log(manifest.identity)
+                return manifest
         raise damage
+
+    def _check_is_same_log(self, identity: LogIdentity | None) -> None:
+        found = identity.identity if identity else None  # None: an older program's log, which may be upgraded yet.
+        if self._log not in (None, found):
+            raise DirectoryReplaced(self._layout.root, "the files of another log are in it now")
+        self._log = found
 
     def _load_if_changed(self) -> Manifest:
         """Return the current manifest, decoded again only if its header, with generation and checksum, is another."""

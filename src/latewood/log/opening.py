@@ -1,6 +1,7 @@
 """Open a log to write: create it, or recover what a crash left."""
 
 from latewood.format.manifest import Manifest
+from latewood.fs import File
 from latewood.log.creation import begin_first_segment, create_log, is_unborn, sync_names
 from latewood.log.identity import Claim, check_may_write
 from latewood.log.manifest import ManifestStore
@@ -15,11 +16,19 @@ from latewood.log.writer import Writer
 
 
 def open_writer(
-    site: Site, options: LogOptions, store: ManifestStore, wake: Wake, claim: Claim, *, background: bool
+    site: Site,
+    options: LogOptions,
+    store: ManifestStore,
+    wake: Wake,
+    claim: Claim,
+    checkpoint: File | None,
+    *,
+    background: bool,
 ) -> tuple[Writer, LogOptions]:
     """Return a writer that goes on where the log ends, and its options.  The caller holds the lock.
 
-    What `options` leave open is as it was: the header of the open segment says how.
+    What `options` leave open is as it was: the header of the open segment says how.  `checkpoint` is what
+    `lock_checkpoint` has returned; the writer closes it.
 
     Raises:
         Owned: the log is kept by a store or a node, and `claim` is not theirs.
@@ -32,7 +41,7 @@ def open_writer(
     recovered = recover(fs, layout, manifest, previous)
     try:
         options = options.inheriting(recovered.header.max_size, recovered.header.index_interval)
-        writer = Writer(site, options, store, wake)
+        writer = Writer(site, options, store, wake, checkpoint)
     except BaseException:
         recovered.file.close()
         raise

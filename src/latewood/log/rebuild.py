@@ -21,7 +21,7 @@ from latewood.format.identity import LogIdentity
 from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
-from latewood.log.checkpoint import load_checkpoint
+from latewood.log.checkpoint import load_checkpoint, lock_checkpoint
 from latewood.log.identity import Claim, RandomBytes, born, load_identity, reborn, store_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
@@ -171,6 +171,8 @@ def _held(fs: FileSystem, layout: Layout, *, writable: bool) -> Iterator[FileSys
         end.callback(fs.close)
         if writable:
             end.callback(fs.lock_root(layout.lock).close)
+            if (checkpoint := lock_checkpoint(fs, layout)) is not None:
+                end.callback(checkpoint.close)
         yield fs
         fs.check_root()
 
@@ -332,7 +334,7 @@ def _write(
     header = assembly.active.header
     assert header is not None
     for rejected in assembly.rejected:
-        fs.rename(rejected, rejected.with_name(f"{rejected.name}.rejected"))
+        fs.rename_new(rejected, _rejected_name(fs, rejected))
         fs.sync_directory(rejected.parent)
     store_identity(fs, layout, identity)
     _forget_lost_checkpoint(fs, layout, header.segment_index)
@@ -354,6 +356,16 @@ def _forget_lost_checkpoint(fs: FileSystem, layout: Layout, last_segment_id: int
     if checkpoint is not None and checkpoint.segment_id > last_segment_id:
         fs.remove(layout.checkpoint)
         fs.sync_directory(layout.root)
+
+
+def _rejected_name(fs: FileSystem, path: Path) -> Path:
+    """Return a name that is free: an earlier rebuild may have rejected a segment of the same id, with other records."""
+    name = path.with_name(f"{path.name}.rejected")
+    number = 1
+    while fs.exists(name):
+        number += 1
+        name = path.with_name(f"{path.name}.rejected-{number}")
+    return name
 
 
 def _report(

@@ -48,7 +48,8 @@ def newer_segments(fs: FileSystem, layout: Layout, manifest: Manifest) -> Iterat
             found = [path for path in found if fs.exists(path)]
         else:
             return
-        yield from (path for path in found if path != active and (segment_id_of(path) or 0) >= active_id)
+        ids = ((path, segment_id_of(path)) for path in found if path != active)
+        yield from (path for path, number in ids if number is not None and number >= active_id)
 
 
 def make_room(fs: FileSystem, layout: Layout, path: Path) -> None:

@@ -7,7 +7,7 @@ writes.  Not thread-safe: each stream has its own.
 from collections.abc import Callable
 from pathlib import Path
 
-from latewood.errors import DataLost, ManifestCorrupted, NotFoundError
+from latewood.errors import DataLost, LatewoodError, ManifestCorrupted, NotFoundError
 from latewood.format.entries import SegmentEntry
 from latewood.format.manifest import Manifest
 from latewood.format.segment import HEADER_SIZE
@@ -194,7 +194,24 @@ class View:
         return ManifestCorrupted(f"{what} is missing: restore the file from a copy, if there is one", path, 0)
 
     def _open(self, path: Path, entry: SegmentEntry | None) -> SegmentReader:
-        return SegmentReader(self.fs, path, entry)
+        """Open a segment of the log that was opened.
+
+        The log of a shard is found through the directory of its store, so another log may have taken its place there.
+
+        Raises:
+            DirectoryReplaced: it has.
+        """
+        try:
+            reader = SegmentReader(self.fs, path, entry)
+        except LatewoodError:
+            self.fs.check_root()  # A directory that was deleted says more than what is missing in it.
+            raise
+        try:
+            self.fs.check_root()
+        except BaseException:
+            reader.close()
+            raise
+        return reader
 
     def _max_timestamp(self, entry: SegmentEntry) -> int:
         file = self.fs.open(self._path(entry))

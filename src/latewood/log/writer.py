@@ -56,11 +56,13 @@ _logger = logging.getLogger(__name__)
 class Writer:
     """Appends to one log.  There is one per log, in one process: its lock file says so."""
 
-    def __init__(self, site: Site, options: LogOptions, store: ManifestStore, wake: Wake) -> None:
+    def __init__(
+        self, site: Site, options: LogOptions, store: ManifestStore, wake: Wake, checkpoint: File | None
+    ) -> None:
         self._fs, self._layout, self._clock = site
         self._options, self._store, self._wake = options, store, wake
         self._lock = Exclusion()
-        self.durability = Durability(CheckpointFile(self._fs, self._layout), self._fs.check_root)
+        self.durability = Durability(CheckpointFile(self._fs, self._layout, checkpoint), self._fs.check_root)
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()

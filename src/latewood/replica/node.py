@@ -108,8 +108,9 @@ class Node:
             Locked: another process has it.
             OSError: the address cannot be had.
         """
-        check_owner(self.config, self.fs)
+        check_owner(self.config, self.fs)  # This says more than that a directory is not there.
         self.fs = self.fs.rooted(self.layout.root)  # Opened again after troubles, the storage is in the same directory.
+        check_owner(self.config, self.fs)  # And this is true of the one that is held open.
         self._offers = Offers(self.transport, self.fs, self._clock, self.layout, self._reopen)
         self._lock = hold_node(self.config, self.fs)  # First: who runs already has the port too, and that says less.
         port = await self.transport.listen(*split_address(self.config.listen))

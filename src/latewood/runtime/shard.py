@@ -149,6 +149,7 @@ class Shard:
         Raises:
             DataLost: retention removed them.
             LogBehind: they lie beyond the chunks of a log that is behind them.
+            NotFoundError: they lie beyond the end of the log.
             CorruptError: something is damaged.
         """
         at, tries, piece = start, 0, Piece[ChunkRecord](start, stop, None)

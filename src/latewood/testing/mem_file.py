@@ -38,7 +38,7 @@ class MemFile:
     def __init__(self, fs: "MemFS", path: Path, inode: Inode, *, writable: bool) -> None:
         self.path = path
         self._fs, self._inode, self._writable = fs, inode, writable
-        self._closed = False
+        self._closed = self._is_locked = False
 
     def size(self) -> int:
         """Return its length in bytes."""
@@ -118,9 +118,17 @@ class MemFile:
             self._fs.counts.bytes_mapped += length
             return MemMapping(inode, length, writable=writable)
 
+    def lock(self) -> None:
+        """Lock it until it is closed."""
+        self._fs.lock_open_file(self.path, self._open_inode(write=True))
+        self._is_locked = True
+
     def close(self) -> None:
-        """Close it.  Mappings live on."""
+        """Close it, once: a second close must not free the next holder's lock.  Mappings live on."""
         self._closed = True
+        if self._is_locked:
+            self._is_locked = False
+            self._fs.unlock_open_file(self._inode)
 
     def _open_inode(self, *, write: bool = False) -> Inode:
         if self._closed:

@@ -174,7 +174,7 @@ class MemFS:
         with self.changing("link", source, target):
             self._check_writable(target)
             node, directory = self._inode_at(source), self._directory_at(target.parent)
-            if self.exists(target):
+            if self._find(target) not in (None, node):
                 raise ConflictError(f"{target} is there already, and is not replaced")
             self.counts.links += 1
             self.change_names((directory, target.name, node))
@@ -212,6 +212,22 @@ class MemFS:
                     raise Locked(path, os.getpid())
                 self._check_writable(path)
                 return MemLock(self, path, (node or self._create(path), *directories), self._locks)
+
+    def lock_open_file(self, path: Path, inode: Inode) -> None:
+        """Lock an open file, apart from lock files.
+
+        Raises:
+            Locked: it is locked.
+        """
+        with self._mutex:
+            if inode in self._locks:
+                raise Locked(path, os.getpid())
+            self._locks.add(inode)
+
+    def unlock_open_file(self, inode: Inode) -> None:
+        """Give an open file up."""
+        with self._mutex:
+            self._locks.discard(inode)
 
     def list(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; none if there is no directory."""
