@@ -15,7 +15,7 @@ from typing import Final
 import latewood
 from latewood import LogOptions, Queue, Reader
 from latewood.fs import PosixFS
-from latewood.fs.posix import PosixFile
+from latewood.fs.file import PosixFile
 
 OPTIONS: Final = LogOptions(segment_bytes_max=8192, index_interval=8)
 READER: Final = "near"

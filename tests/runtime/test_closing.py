@@ -8,7 +8,8 @@ import pytest
 from latewood.catalog.catalog import Catalog
 from latewood.catalog.writer import Writer as CatalogWriter
 from latewood.errors import ClosedError, DiskFull, LatewoodError, Poisoned, StorageError
-from latewood.fs.posix import PosixFile, PosixLock
+from latewood.fs.file import PosixFile
+from latewood.fs.locks import PosixLock
 from latewood.jobs import WorkerPool
 from latewood.log.writer import Writer
 from latewood.runtime import Store
