@@ -41,15 +41,24 @@ def newer_segments(fs: FileSystem, layout: Layout, manifest: Manifest) -> Iterat
     earlier = 0
     for day in _days(fs, layout.segments):
         if day >= active.parent:
-            found = [day / name for name in fs.list(day)]
+            names = _from(segment_name(active_id), fs.list(day))
         elif earlier < _DAYS_MAX:
             earlier += 1
-            found = [day / segment_name(number) for number in (active_id, active_id + 1)]
-            found = [path for path in found if fs.exists(path)]
+            names = [segment_name(number) for number in (active_id, active_id + 1)]
+            names = [name for name in names if fs.exists(day / name)]
         else:
             return
-        ids = ((path, segment_id_of(path)) for path in found if path != active)
-        yield from (path for path, number in ids if number is not None and number >= active_id)
+        found = (day / name for name in names)
+        yield from (path for path in found if path != active and segment_id_of(path) is not None)
+
+
+def _from(first: str, names: list[str]) -> list[str]:
+    """Return the names of segments from one on: numbers of the same length are ordered as their texts are.
+
+    A day may have a million of them, and an opening is to cost no more than their list.
+    """
+    length = len(first)
+    return [name for name in names if (len(name) == length and name >= first) or len(name) > length]
 
 
 def make_room(fs: FileSystem, layout: Layout, path: Path) -> None:
