@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError
+from latewood.errors import DiskFull, LatewoodError, Locked, NotFoundError, ReadOnlyError, StorageError, TooManyFiles
 from latewood.fs import PosixFS
 from latewood.fs.file import PosixFile
 from tests.forking import fork
@@ -100,7 +100,7 @@ def test_a_loop_of_links_is_refused(tmp_path: Path) -> None:
         (errno.EACCES, ReadOnlyError),
         (errno.EPERM, ReadOnlyError),
         (errno.EIO, StorageError),
-        (errno.EMFILE, StorageError),
+        (errno.EMFILE, TooManyFiles),
     ],
 )
 def test_an_error_is_sorted_by_what_the_caller_does_next(
