@@ -270,16 +270,17 @@ class World:
                 writer.has_lock = writer.has_lock and writer.directory is not place.named
 
     def end(self) -> None:
-        for programs in (self.writers, self.readers):
-            if programs:
-                program = self.chance.choice([*programs])
-                program.close()
-                programs.remove(program)  # type: ignore[arg-type]
+        if self.writers:
+            self.writers.pop(self.chance.randrange(len(self.writers))).close()
+        if self.readers:
+            self.readers.pop(self.chance.randrange(len(self.readers))).close()
 
     def settle(self) -> Tally:
         """End every program, and look into every directory that is left."""
-        for program in (*self.readers, *self.writers):
-            program.close()
+        for reader in self.readers:
+            reader.close()
+        for writer in self.writers:
+            writer.close()
         for place in self.places:
             for directory in place.own:
                 check(directory)

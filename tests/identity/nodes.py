@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -48,14 +48,17 @@ class NodeProgram(Program):
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
         assert self._ready.wait(SECONDS_MAX)
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
+        self._check_started()
         try:
             self.client = latewood.connect([address], timeout_ms=TIMEOUT_MS)
         except BaseException:
             self._end()
             raise
+
+    def _check_started(self) -> None:
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
 
     def write(self) -> None:
         self._check()
@@ -65,7 +68,8 @@ class NodeProgram(Program):
 
     def use(self) -> None:
         self._check()
-        self._chance.choice([self._scan, partial(self._read, self._chance.choice(PARTITIONS))])()
+        acts: list[Any] = [self._scan, partial(self._read, self._chance.choice(PARTITIONS))]
+        self._chance.choice(acts)()
 
     def close(self) -> None:
         self.client.close()
@@ -116,7 +120,8 @@ class NodeProgram(Program):
             await node.start()
             self._ready.set()
             over = asyncio.ensure_future(self._over.wait())
-            await asyncio.wait([node.stopped, over], return_when=asyncio.FIRST_COMPLETED)
+            both: list[asyncio.Future[Any]] = [node.stopped, over]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             over.cancel()
             if node.stopped.done():
                 self._error = node.stopped.result()

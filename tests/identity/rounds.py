@@ -4,7 +4,7 @@ import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +74,10 @@ def _is_for(subject: str, event: str) -> bool:
         return subject in TALES[event]
     if subject in NOT_OF:
         return event not in NOT_OF[subject]
-    others = {"store": {**OF_LOGS, **OF_NODES}, "checkpoint": {**OF_STORES, **OF_NODES, **GAPS}}
+    others: dict[str, Container[str]] = {
+        "store": {**OF_LOGS, **OF_NODES},
+        "checkpoint": {**OF_STORES, **OF_NODES, **GAPS},
+    }
     return event not in others.get(subject, {**OF_STORES, **OF_NODES})
 
 
@@ -269,7 +272,7 @@ EVENTS: Final[dict[str, Callable[[Scene, str, Outcome], None]]] = {
     **dict.fromkeys(LIMITS, _limit),
     **dict.fromkeys(CLOSED, _closed),
 }
-NOT_OF: Final = {
+NOT_OF: Final[dict[str, set[str]]] = {
     "archive": {"link to another", "lock removed", *CLOSED, "memory"},
     "node": {"link to another", "lock removed", *FORKS, *OF_LOGS, *OF_STORES, "memory"},
 }

@@ -15,6 +15,7 @@ from unittest import mock
 from latewood import LatewoodError
 from latewood.archive.directory import DirectoryTier
 from latewood.catalog import opening
+from latewood.catalog.env import LMDBEnv
 from latewood.errors import ClosedError, DirectoryReplaced, JobFailed, Locked
 from latewood.fs import PosixFS
 from latewood.runtime import Database, Store
@@ -274,7 +275,7 @@ def play_opened_meanwhile(home: Path, chance: random.Random) -> Tally:
     for name in ("lake", "other"):
         with Store.open(home / name) as store:
             store.create_database(NAME).append(name.encode(), durable=True)
-    is_before, env = chance.random() < 0.5, opening.LMDBEnv
+    is_before, env = chance.random() < 0.5, LMDBEnv
 
     def swapping(*arguments: Any, **options: Any) -> Any:
         opened = None if is_before else env(*arguments, **options)
