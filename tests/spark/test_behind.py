@@ -110,3 +110,36 @@ def test_an_older_catalog_and_log_beside_a_newer_chunk_are_met_by_queries_and_si
     target = find_target(PosixFS(), str(lake / "clicks"))
     with pytest.raises(LogBehind), Committer(PosixFS(), target)._opened_logs([0, 1]):
         pass
+
+
+@pytest.fixture
+def exchanged(lake: Path) -> Path:
+    """The lake whose shards of `clicks` have each other's log; no record of them was ever in a chunk."""
+    shards = lake / "databases" / "00000001-clicks" / "shards"
+    (shards / "00000").rename(shards / "aside")
+    (shards / "00001").rename(shards / "00000")
+    (shards / "aside").rename(shards / "00001")
+    return lake
+
+
+def test_a_query_reads_no_log_of_another_shard_as_this_ones(exchanged: Path) -> None:
+    with pytest.raises(LogBehind, match=r"00000: the log that is there is [0-9a-f]{32}"):
+        planned(exchanged)
+
+
+def test_a_sink_appends_to_no_log_of_another_shard(exchanged: Path) -> None:
+    committer = Committer(PosixFS(), find_target(PosixFS(), str(exchanged / "clicks")))
+    with pytest.raises(LogBehind, match="the log that is there is"), committer._opened_logs([0, 1]):
+        pass
+
+
+def test_a_sink_gives_logs_of_an_older_program_the_identities_that_their_database_notes(tmp_path: Path) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "v1" / "store" / "closed"
+    lake = Path(shutil.copytree(golden, tmp_path / "v1")) / "lake"
+    with Store.open(lake) as store:
+        noted = store.database("clicks").record  # Its logs are not opened, and so not upgraded.
+    with Committer(PosixFS(), find_target(PosixFS(), str(lake / "clicks")))._opened_logs([0, 1]) as logs:
+        found = [log.mark.identity for log in logs.values() if log.mark]
+    assert found == [noted.log_identity(0), noted.log_identity(1)]
+    with Store.open(lake) as store:
+        store.database("clicks").append(b"by the store", b"key", durable=True)
