@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,13 @@ ALL = [b"a", b"b", b"c", b"d"]
 # -- servers and pools ------------------------------------------------------------------------------------
 
 
-def test_the_workers_of_a_pool_read_the_store_that_their_parent_has_open(root: Path, store: Store) -> None:
+@pytest.mark.parametrize("start", ["fork", "spawn", "forkserver"])
+def test_the_workers_of_a_pool_read_the_store_that_their_parent_has_open(root: Path, store: Store, start: str) -> None:
     db = filled(store)
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.map(read, [root] * 4) == [(ALL, ALL)] * 4
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(start)) as pool:
+        assert list(pool.map(read, [root] * 4)) == [(ALL, ALL)] * 4
+    with multiprocessing.get_context("fork").Pool(2) as forked:
+        assert forked.map(read, [root] * 4) == [(ALL, ALL)] * 4
     db.append(b"e")
     assert payloads(db) == [*ALL, b"e"]
 
