@@ -219,6 +219,17 @@ def test_a_checkpoint_before_the_loss_goes_on(tmp_path: Path) -> None:
     assert query.run() == []
 
 
+def test_a_query_that_need_not_fail_reads_what_is_behind_a_gap(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    for number in range(3):
+        with latewood.open(path) as log:
+            log.append(b"%d" % number, durable=True)
+            log.roll()
+    sorted(path.glob("segments/*/*/*/*.q"))[1].unlink()
+    assert rebuild(PosixFS(), Layout(path), accept_loss=True).written
+    assert Query(path, failOnDataLoss="false").run() == [(0, b"0"), (2, b"2")]
+
+
 # -- version 1 ------------------------------------------------------------------------------------------------------
 
 

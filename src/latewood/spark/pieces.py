@@ -204,7 +204,11 @@ class ShardReader:
         """Return where to go on without what is gone, or say that it is."""
         if not self._fails:
             later = [chunk.sequence_min for chunk in known if chunk.sequence_min > at]
-            return min([stop, *later, *([first] if (first := self._log_first()) > at else [])])
+            behind = [
+                self._log_first(),
+                *([error.stop] if isinstance(error, DataLost) else []),
+            ]  # A gap that is accepted.
+            return min([stop, *later, *(first for first in behind if first > at)])
         message = (
             f"records {at} to {stop - 1} of {self._source.shard} were moved or removed since this query was planned: "
             f"run it again, which plans anew ({error})"
