@@ -101,6 +101,7 @@ _ELSEWHERE: Final = {
     "latewood.log.log:Log.make_durable": "passes on to Stream.sync",
     "latewood.log.stream:Stream.sync": "passes on to SegmentReader.sync",
     "latewood.log.rebuild:_write": "test_rebuild.py cuts the power in it",
+    "latewood.log.rebuild:_forget_lost_checkpoint": "as above: `_write` calls it",
 }
 """Functions that sync, but not on the file system of a scene."""
 
