@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import latewood
-from latewood.errors import AnotherLog, UnsupportedVersion
+from latewood.errors import AnotherLog, DataLost, UnsupportedVersion
 from latewood.format.identity import Mark
 from latewood.fs import PosixFS
 from latewood.log.layout import Layout
@@ -219,7 +219,8 @@ def test_a_checkpoint_before_the_loss_goes_on(tmp_path: Path) -> None:
     assert query.run() == []
 
 
-def test_a_query_that_need_not_fail_reads_what_is_behind_a_gap(tmp_path: Path) -> None:
+@pytest.fixture
+def log_with_gap(tmp_path: Path) -> Path:
     path = tmp_path / "log"
     for number in range(3):
         with latewood.open(path) as log:
@@ -227,7 +228,17 @@ def test_a_query_that_need_not_fail_reads_what_is_behind_a_gap(tmp_path: Path) -
             log.roll()
     sorted(path.glob("segments/*/*/*/*.q"))[1].unlink()
     assert rebuild(PosixFS(), Layout(path), accept_loss=True).written
-    assert Query(path, failOnDataLoss="false").run() == [(0, b"0"), (2, b"2")]
+    return path
+
+
+def test_a_query_that_need_not_fail_reads_what_is_behind_a_gap(log_with_gap: Path) -> None:
+    assert Query(log_with_gap, failOnDataLoss="false").run() == [(0, b"0"), (2, b"2")]
+
+
+def test_a_query_that_meets_a_gap_is_told_how_to_go_on(log_with_gap: Path) -> None:
+    with pytest.raises(DataLost, match="records 1 to 1 are gone") as caught:
+        Query(log_with_gap).run()
+    assert "failOnDataLoss=false" in "".join(caught.value.__notes__)
 
 
 # -- version 1 ------------------------------------------------------------------------------------------------------

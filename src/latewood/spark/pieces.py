@@ -90,6 +90,7 @@ class ShardReader:
 
         Raises:
             UnavailableError: they are gone from where they were, and nowhere else: plan again.
+            DataLost: the log lacks them for good.
             AnotherLog: they are not of the log that this was planned with.
             CorruptError, KeyNotFound: they cannot be read.
         """
@@ -201,14 +202,17 @@ class ShardReader:
         return False
 
     def _given_up(self, at: int, stop: int, known: Sequence[plan.Chunk], error: Exception) -> int:
-        """Return where to go on without what is gone, or say that it is."""
+        """Return where to go on without what is gone; raise if the query must not."""
         if not self._fails:
             later = [chunk.sequence_min for chunk in known if chunk.sequence_min > at]
-            behind = [
-                self._log_first(),
-                *([error.stop] if isinstance(error, DataLost) else []),
-            ]  # A gap that is accepted.
+            behind = [self._log_first(), *([error.stop] if isinstance(error, DataLost) else [])]
             return min([stop, *later, *(first for first in behind if first > at)])
+        if isinstance(error, DataLost) and at >= self._log_first():
+            error.add_note(
+                f"{self._source.shard} lacks them within its log since `latewood rebuild --accept-loss`: with "
+                f"failOnDataLoss=false the query goes on behind them"
+            )
+            raise error
         message = (
             f"records {at} to {stop - 1} of {self._source.shard} were moved or removed since this query was planned: "
             f"run it again, which plans anew ({error})"
