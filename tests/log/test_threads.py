@@ -341,7 +341,7 @@ def test_what_a_call_imports_late_keeps_other_threads_from_forking(tmp_path: Pat
         late = ["latewood.log.arrow", "latewood.runtime.columns", "latewood.archive.chunk_reader"]
         for name in late:
             sys.modules.pop(name, None)
-        sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, Finder)
         with Store.open(tmp_path / "lake") as store:
             db = store.create_database("clicks")
             db.append(b"x")
