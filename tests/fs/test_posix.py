@@ -266,6 +266,58 @@ def test_where_there_are_no_locks_of_files_none_is_taken(
         file.close()
 
 
+def test_a_lock_is_held_though_the_number_of_its_process_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise StorageError("an input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PosixFile, "pwrite", failing)
+        lock = FS.lock(tmp_path / "lock")
+    with pytest.raises(Locked):
+        FS.lock(tmp_path / "lock")
+    lock.close()
+    FS.lock(tmp_path / "lock").close()
+
+
+def test_a_lock_that_cannot_be_given_up_ends_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    take = fcntl.flock
+
+    def failing(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_UN:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        take(descriptor, operation)
+
+    fs = FS.rooted(tmp_path)
+    lock = fs.lock_root(tmp_path / "lock")
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", failing)
+        with pytest.raises(StorageError, match=re.escape(os.strerror(errno.EIO))):
+            lock.close()
+    fs.close()
+    again = FS.rooted(tmp_path)
+    again.lock_root(tmp_path / "lock").close()
+    again.close()
+
+
+def test_a_locked_file_that_cannot_be_unlocked_is_closed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    file = FS.open(tmp_path / "file", create=True)
+    file.lock()
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "fcntl", failing)
+        with pytest.raises(StorageError):
+            file.close()
+    again = FS.open(tmp_path / "file", write=True)
+    again.lock()
+    again.close()
+
+
 def test_a_lock_ends_with_its_parent_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     awake, done = os.pipe(), os.pipe()
     lock = FS.lock(tmp_path / "lock")

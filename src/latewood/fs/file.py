@@ -195,9 +195,11 @@ class PosixFile:
 
     def close(self) -> None:
         """Close the descriptor once, and give its lock up, also on behalf of children that inherited it."""
-        if self._is_locked:
-            self._is_locked = False
-            self._range_lock(fcntl.F_UNLCK)
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        try:
+            if self._is_locked:
+                self._is_locked = False
+                self._range_lock(fcntl.F_UNLCK)
+        finally:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0:
+                os.close(descriptor)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from latewood.errors import ClosedError, DiskFull, Locked, NotFoundError, StorageError
+from latewood.errors import ClosedError, LatewoodError, Locked, NotFoundError, StorageError
 from latewood.forking import close_after_fork, no_fork
 from latewood.fs.failures import errors_of
 from latewood.fs.file import PosixFile
@@ -33,7 +33,7 @@ class PosixLock:
             self._take(path, root)
             # A child of fork inherits the descriptor; left open there, the lock would outlive the parent.
             close_after_fork(self)
-        with suppress(DiskFull):  # Who holds it is told to others, and is no part of holding it.
+        with suppress(LatewoodError):  # The process id is only for error texts: without it the lock is held as well.
             self._file.pwrite(f"{os.getpid():<{_PID_BYTES - 1}}\n".encode(), 0)
 
     def _take(self, path: Path, root: Root | None) -> None:
@@ -73,8 +73,11 @@ class PosixLock:
     def close(self) -> None:
         """Give the lock up, also on behalf of children that inherited it."""
         if (descriptor := self._file.fileno()) >= 0:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._file.close()
+            try:
+                with errors_of(self._file.path):
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
+            finally:
+                self._file.close()
 
     def abandon_after_fork(self) -> None:
         """Close the child's descriptor; the parent's keeps the lock."""
@@ -100,14 +103,16 @@ class DirectoryLock:
 
     def close(self) -> None:
         """Give both up, also on behalf of children that inherited them."""
-        self._lock.close()
-        self._unlock_directory()
+        try:
+            self._lock.close()
+        finally:
+            self._unlock_directory()
 
     def _unlock_directory(self) -> None:
         if self._has_directory:
             self._has_directory = False
             # Closed, it holds no lock any more; and in a forked child it is not for us to give up.
-            with suppress(ClosedError), self._root as descriptor:
+            with suppress(ClosedError), errors_of(self._root.path), self._root as descriptor:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
