@@ -13,9 +13,10 @@ import pytest
 
 import latewood
 from latewood import LatewoodError, ManifestCorrupted, Queue
-from latewood.errors import DirectoryReplaced, Locked
+from latewood.errors import DirectoryReplaced, Locked, StorageError
 from latewood.fs import PosixFS
 from latewood.fs import root as root_module
+from latewood.log.head import retire_before
 from latewood.log.rebuild import rebuild
 from latewood.log.verify import verify_log
 from latewood.testing import MemFS
@@ -632,3 +633,23 @@ def test_an_open_log_holds_one_descriptor_of_its_directory_and_gives_it_back(tmp
         assert directories().count(str(path)) == 1
         log.close()
         assert directories() == []
+
+
+def test_a_manifest_that_was_published_counts_though_nobody_can_tell_which_directory_it_is_in(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = desk.open(segment_bytes_max=4096)
+    log.append_many([bytes(100)] * 60)
+    calls = 0
+
+    def fail_behind_publishing() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise StorageError("an input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(log._writer.durability, "check_directory", fail_behind_publishing)
+        with pytest.raises(StorageError):
+            retire_before(log, log.next_sequence)
+    assert desk.open_to_read().first_sequence == log.first_sequence > 0

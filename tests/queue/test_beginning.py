@@ -1,12 +1,18 @@
 """A reader that begins while others clean up: it stands at a record that is there, or says which are not."""
 
-from contextlib import suppress
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from latewood import DataLost, Locked, Queue, Reader
+from latewood.errors import DirectoryReplaced
+from latewood.fs import FileSystem, Lock
 from latewood.queue.cursor import store_cursor
+from latewood.queue.holding import retention_held
 from tests.log.desk import Desk
 from tests.queue.test_reader import NOON, filled, sequences
 
@@ -82,3 +88,35 @@ def test_nobody_cleans_up_while_a_reader_that_begins_stores_its_position(
     monkeypatch.setattr("latewood.queue.reader.store_cursor", store_and_look)
     log.reader("new", start=start).close()
     assert len(seen) == 1
+
+
+@contextmanager
+def retention_held_by_two(fs: FileSystem, root: Path) -> Iterator[Lock]:
+    """As `retention_held`; then the lock's file is removed, so that another program may hold retention too."""
+    with retention_held(fs, root) as lock:
+        fs.remove(root / "retention.lock")
+        yield lock
+
+
+def begin(log: Queue) -> None:
+    log.reader("new", start="earliest")
+
+
+def move_back(log: Queue) -> None:
+    with log.reader("done", start="resume") as reader:
+        reader.seek(sequence=0)
+        reader.commit()
+
+
+@pytest.mark.parametrize("act", [begin, move_back, Queue.cleanup])
+def test_where_the_lock_of_retention_was_removed_nothing_is_stored_or_deleted(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, act: Callable[[Queue], object]
+) -> None:
+    log = filled(desk)
+    log.reader("done", start="latest").close()
+    monkeypatch.setattr("latewood.queue.reader.retention_held", retention_held_by_two)
+    monkeypatch.setattr("latewood.queue.queue.retention_held", retention_held_by_two)
+    with pytest.raises(DirectoryReplaced, match=re.escape("retention.lock")):
+        act(log)
+    assert log.first_sequence == 0
+    assert [(info.name, info.sequence) for info in log.readers()] == [("done", 50)]

@@ -353,8 +353,8 @@ class Writer:
         slot = self._store.write(manifest)
         with self.durability.poisoned_by_failure():
             self._store.publish(slot)
+        self.manifest = manifest  # At once: readers see it, whatever the check meets.
         self.durability.check_directory()
-        self.manifest = manifest
 
     # -- in the background ----------------------------------------------------------------------------
 

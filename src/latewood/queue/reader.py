@@ -74,10 +74,11 @@ class Reader:
             self._look_for_first(start)
             return
         self._log.make_durable(self._opened())  # Before retention is held off: a sync may take long.
-        with retention_held(self._log.file_system, self._log.path):
+        with retention_held(self._log.file_system, self._log.path) as held:
             self._look_for_first(start)
             position = self._opened().position()
             self._log.make_durable(self._opened())
+            held.check()
             self._store(position)
 
     def __enter__(self) -> Self:
