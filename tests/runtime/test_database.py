@@ -243,6 +243,18 @@ def test_one_reader_has_a_name_at_a_time(store: Store) -> None:
         db.reader("latewood-flush")
 
 
+def test_where_readers_stand_in_a_shard_is_read_from_its_own_positions_alone(store: Store) -> None:
+    db = store.create_database("clicks", shards=3)
+    for name in ("billing", "audit"):
+        db.reader(name).close()
+    db_layout = store.layout.located(db.record.options.wal_dir)
+    damaged = db_layout.cursor("billing", 1)
+    damaged.write_bytes(b"\xff" * len(damaged.read_bytes()))
+    assert [db.readers().floor(shard) for shard in (0, 2)] == [0, 0]
+    with pytest.raises(CorruptError):
+        db.readers().floor(1)
+
+
 def test_databases_live_drain_and_go(root: Path) -> None:
     with Store.open(root) as store:
         db = store.create_database("clicks")

@@ -69,17 +69,17 @@ class Readers:
         Raises:
             CorruptError: a file is damaged; nothing that it may hold back must go.
         """
-        found = []
-        for name in self._fs.list(self._layout.readers):
-            if name.endswith(".lock"):
-                continue
-            for file in self._fs.list(self._layout.readers / name):
-                if file.endswith(".meta"):
-                    cursor = load_cursor(self._fs, self._layout.readers / name / file)
-                    if cursor is not None and cursor.sequence is not None:
-                        shard = int(file.removesuffix(".meta"))
-                        found.append(ReaderPosition(name, shard, cursor.sequence, cursor.committed_at, cursor.mark))
-        return found
+        files = [(name, file) for name in self._names() for file in self._fs.list(self._layout.readers / name)]
+        known = [(name, int(file.removesuffix(".meta"))) for name, file in files if file.endswith(".meta")]
+        return [one for name, shard in known if (one := self._position(name, shard)) is not None]
+
+    def positions_in(self, shard: int) -> list[ReaderPosition]:
+        """Return where every reader stands in one shard; its positions in the other shards are not read.
+
+        Raises:
+            CorruptError: a file is damaged; nothing that it may hold back must go.
+        """
+        return [one for name in self._names() if (one := self._position(name, shard)) is not None]
 
     def stranger(self, position: ReaderPosition) -> AnotherLog | None:
         """Return what is wrong with a position if it is in another log than its shard's; None: nothing."""
@@ -95,7 +95,7 @@ class Readers:
             CorruptError: a file is damaged; nothing that it may hold back must go.
             AnotherLog: a position is in another log, so nobody knows what its reader has read of this one.
         """
-        here = [one for one in self.positions() if one.shard == shard]
+        here = self.positions_in(shard)
         for one in here:
             if (stranger := self.stranger(one)) is not None:
                 raise stranger
@@ -127,3 +127,12 @@ class Readers:
         with Closing() as closing:
             for reader in opened:
                 closing(reader.close)
+
+    def _names(self) -> list[str]:
+        return [name for name in self._fs.list(self._layout.readers) if not name.endswith(".lock")]
+
+    def _position(self, name: str, shard: int) -> ReaderPosition | None:
+        cursor = load_cursor(self._fs, self._layout.cursor(name, shard))
+        if cursor is None or cursor.sequence is None:
+            return None
+        return ReaderPosition(name, shard, cursor.sequence, cursor.committed_at, cursor.mark)

@@ -62,7 +62,6 @@ class _Scrub:
         self._states, self.rows = attempt.context.read(lambda view: _snapshot(view, attempt))
         self.broken: set[ChunkId] = set()
         self._findings: list[ScrubFinding] = []
-        self._readers_noted: set[str] = set()
         self._segments = self._records = self._files = self._objects = self._bytes = 0
         self._total = sum(_places(row.record) * row.record.size_bytes for row in live_rows(self.rows))
 
@@ -100,10 +99,8 @@ class _Scrub:
         try:
             self._attempt.db.reader_floor(shard)
         except CorruptError as error:
-            if str(error.path) not in self._readers_noted:  # A damaged one is met at each shard.
-                self._readers_noted.add(str(error.path))
-                problem = f"{error.reason}; {error.mend}" if isinstance(error, AnotherLog) else error.reason
-                self._note("damage", str(error.path), problem, shard=shard)
+            problem = f"{error.reason}; {error.mend}" if isinstance(error, AnotherLog) else error.reason
+            self._note("damage", str(error.path), problem, shard=shard)
 
     def chunk(self, looked: Looked) -> None:
         """Note what is wrong with a chunk wherever its row says that it is."""
