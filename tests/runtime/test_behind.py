@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from latewood.archive.names import parse_file_name
 from latewood.archive.tier import Tier
-from latewood.errors import DataLost, Locked, LogBehind, TierUnavailable
+from latewood.errors import DataLost, Locked, LogBehind, TierUnavailable, UsageError
 from latewood.format.identity import Owner
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
@@ -133,6 +134,17 @@ def test_chunks_of_a_shard_whose_log_is_behind_are_read_and_then_the_loss_is_tol
         assert database.to_arrow(stop=OLD + NEW).num_rows == 2 * (OLD + NEW)
         with pytest.raises(LogBehind):
             database.to_arrow()
+
+
+def test_a_query_that_a_time_or_nothing_bounds_in_a_shard_is_told_of_the_loss(scene: Scene) -> None:
+    newest_ns = max(record.timestamp_ns for record in scene.lake.db.scan())
+    lake = befallen(scene, restored)
+    later = datetime.fromtimestamp(newest_ns // 10**9 + 3600, UTC)
+    for stop in (later, {0: OLD}):
+        with pytest.raises(LogBehind):
+            list(lake.db.scan(stop=stop))
+    assert len(list(lake.db.scan(stop={0: OLD, 1: OLD + NEW}))) == OLD + OLD + NEW
+    assert list(lake.db.scan(stop=datetime(1971, 1, 1, tzinfo=UTC))) == []
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -403,6 +415,18 @@ def test_a_log_that_is_open_elsewhere_is_not_replaced(scene: Scene) -> None:
         with pytest.raises(Locked):
             lake.store.continue_log(NAME, planned)
     assert sorted(path.name for path in scene.shards.iterdir()) == ["00000", "00001"]
+
+
+def test_a_log_that_is_not_behind_any_more_is_not_replaced(scene: Scene) -> None:
+    lake = befallen(scene, restored)
+    planned = lake.store.logs_behind(NAME)
+    for one in planned:
+        lake.store.continue_log(NAME, one)
+    lake.append_many([b"behind the chunks"] * 10)
+    lake.reopen()
+    with pytest.raises(UsageError, match="the log of shard 0 of 'clicks' goes as far as its chunks"):
+        lake.store.continue_log(NAME, planned[0])
+    lake.check()
 
 
 class Unreachable:

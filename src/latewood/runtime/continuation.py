@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from latewood.archive.names import parse_file_name
 from latewood.catalog.tables import WalStateKey, WalStateRecord
-from latewood.errors import LogBehind
+from latewood.errors import LogBehind, UsageError
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.reach import reach_of
@@ -53,12 +53,16 @@ def continuations(store: StoreSite, database: Database, site: DatabaseSite) -> l
     return [_planned(store.fs, shard, behind, database, site) for shard, behind in found if behind is not None]
 
 
-def continue_shard(store: StoreSite, site: DatabaseSite, planned: Continuation) -> Continuation:
+def continue_shard(store: StoreSite, database: Database, site: DatabaseSite, planned: Continuation) -> Continuation:
     """Put a new log in the place of one that is behind; return what was done.  Durable on return.
 
     Raises:
+        UsageError: the log is not behind any more; in its place a new one would give its numbers out again.
         Locked: a process has that log open to write.
     """
+    if database.shards[planned.shard].behind() is None:
+        name = f"shard {planned.shard} of {database.name!r}"
+        raise UsageError(f"the log of {name} goes as far as its chunks: it is left as it is")
     path = site.layout.shard(planned.shard)
 
     def make(new: Path) -> None:
@@ -88,7 +92,7 @@ def replace_log(fs: FileSystem, path: Path, make: Callable[[Path], None], now_ms
 
 def _planned(fs: FileSystem, shard: Shard, behind: LogBehind, database: Database, site: DatabaseSite) -> Continuation:
     reach = reach_of(fs, Layout(behind.path))
-    positions = [one.sequence for one in database.readers().positions() if one.shard == shard.number]
+    positions = [one.sequence for one in database.readers().positions_in(shard.number)]
     files = _sequences_of_files(fs, site.chunk_dir, shard.number)
     covered, log_end = shard.end(), None if reach is None else reach.end
     first = max(covered, log_end or 0, *positions, *files)

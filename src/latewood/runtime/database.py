@@ -315,7 +315,8 @@ class Database:
             end = one.end() if as_of is None else min(one.end(), one.as_of(as_of))
             first = one.first() if start is None else max(0, _place(one, start, one.first()))
             wanted = end if stop is None else _place(one, stop, end)
-            ranges[one.number] = _Span(first, min(end, wanted), as_of is None and (stop is None or wanted > end))
+            to_the_end = wanted > end or (wanted == end and not _is_counted(one, stop))
+            ranges[one.number] = _Span(first, min(end, wanted), as_of is None and to_the_end)
         return ranges
 
     def _batches(self, number: int, span: _Span, columns: list[str] | None) -> Iterator[Any]:
@@ -344,3 +345,8 @@ def _place(shard: Shard, place: "int | datetime | Mapping[int, int]", missing: i
     if isinstance(place, Mapping):
         return place.get(shard.number, missing)
     return place
+
+
+def _is_counted(shard: Shard, stop: Place) -> bool:
+    """Say whether a place to end at is a sequence in this shard, and not a time, or the end whatever that is."""
+    return isinstance(stop, int) or (isinstance(stop, Mapping) and shard.number in stop)

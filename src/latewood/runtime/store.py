@@ -267,16 +267,16 @@ class Store:
         return continuations(self._site, database, self.site_of(database.db_id))
 
     def continue_log(self, name: str, planned: Continuation) -> Continuation:
-        """Have one of those go on behind its chunks, without what only the newer log had.  Durable on return.
-
-        What was there is kept under another name.
+        """Replace one of those logs by one that goes on behind the chunks, and keep it under another name.  Durable.
 
         Raises:
+            UsageError: that log goes as far as its chunks by now: it was restored, or goes on already.
             Locked: a process has that log open to write.
             ReadOnlyError: the store was opened to read.
         """
         self._check_writable()
-        return continue_shard(self._site, self.site_of(self.database(name).db_id), planned)
+        database = self.database(name)
+        return continue_shard(self._site, database, self.site_of(database.db_id), planned)
 
     # -- jobs -------------------------------------------------------------------------------------------------
 
