@@ -10,6 +10,7 @@ from latewood.archive.names import parse_file_name
 from latewood.errors import LogBehind
 from latewood.fs import PosixFS
 from latewood.runtime import Store
+from latewood.spark import views
 from latewood.spark.commits import Committer
 from latewood.spark.options import parse_options
 from latewood.spark.pieces import ShardReader
@@ -61,6 +62,16 @@ def test_what_is_in_chunks_is_read(behind: Path) -> None:
         with ShardReader(shard.source) as reader:
             batches = list(reader.batches(0, second, shard.chunks, ["sequence"]))
         assert sum(batch.num_rows for batch in batches) == second
+
+
+def test_where_readers_stand_is_shown_though_a_log_is_gone(behind: Path) -> None:
+    first, second = ends(behind)
+    with Store.open(behind) as store, store.database("clicks").reader("billing", {0: first, 1: second - 1}) as reader:
+        reader.commit()
+    options = parse_options({"path": str(behind / "clicks"), "view": "readers"})
+    with surveyed(options) as survey:
+        rows = [(row["shard"], row["sequence"], row["lag"], row["problem"]) for row in views._readers(survey, options)]
+    assert rows == [(0, first, 0, None), (1, second - 1, 1, None)]
 
 
 def test_a_stream_is_refused(behind: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from latewood.fs import PosixFS
 from latewood.log.identity import stranger_reason
 from latewood.log.listing import SegmentInfo, list_segments
 from latewood.queue.cursor import load_cursor
@@ -143,13 +144,13 @@ def _log_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None, int 
 
 
 def _database_readers(shard: Any) -> Iterator[tuple[str, int | None, int | None, int | None, str | None]]:
-    fs, files = shard.log.file_system, shard.database.files
-    end = shard.log.next_sequence
+    fs, files, end = PosixFS(), shard.database.files, shard.end()
+    identity = shard.log.identity if shard.behind is None else None
     for name in fs.list(files.readers):
         path = files.cursor(name, shard.id.number)
         cursor = load_cursor(fs, path) if fs.exists(path) else None
         if cursor is not None and cursor.sequence is not None:
-            stranger = stranger_reason(shard.log.identity, cursor.mark, cursor.sequence)
+            stranger = stranger_reason(identity, cursor.mark, cursor.sequence)
             lag = max(0, end - cursor.sequence) if stranger is None else None
             yield name, cursor.sequence, lag, cursor.committed_at, stranger
 
