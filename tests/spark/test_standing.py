@@ -45,7 +45,8 @@ def test_a_position_of_a_life_that_is_not_known_leads_to_the_earliest_record() -
 
 
 def test_lost_records_that_retention_would_have_taken_since_are_passed_over() -> None:
-    assert standing(home(first=70), Mark(OURS, 1), 90).sequence == 70
+    found = standing(home(first=70), Mark(OURS, 1), 90)
+    assert (found.sequence, found.place) == (70, "at the earliest record of the log that is here")
 
 
 @given(st.integers(0, 2**63), st.sampled_from([None, LOG]), st.sampled_from([None, Mark(THEIRS, 1)]))

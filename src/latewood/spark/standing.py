@@ -52,11 +52,12 @@ def standing(home: Home, mark: Mark | None, sequence: int) -> Standing:
     reason = stranger_reason(home.identity, mark, sequence)
     if reason is None:
         return Standing(sequence)
-    is_here = home.identity is not None and mark is not None and mark.identity == home.identity.identity
-    lost = lost_from(home.identity, mark.life) if is_here and home.identity and mark else None
-    if lost is None:
+    lost: int | None = None
+    if home.identity is not None and mark is not None and mark.identity == home.identity.identity:
+        lost = lost_from(home.identity, mark.life)
+    if lost is None or lost < home.first:
         return Standing(home.first, reason, "at the earliest record of the log that is here")
-    return Standing(max(lost, home.first), reason, f"at sequence {lost}, where the lost records began")
+    return Standing(lost, reason, f"at sequence {lost}, where the lost records began")
 
 
 def standings(homes: Mapping[ShardId, Home], stored: StoredOffsets) -> dict[ShardId, Standing]:

@@ -63,13 +63,11 @@ class Shard:
     Of one whose log is behind its chunks, or gone, the chunks alone are read.
     """
 
-    behind: LogBehind | None = None
-    """Why its log is not read."""
-
     def __init__(self, source: ShardSource, database: DatabaseState | None, files: ChunkFiles | None = None) -> None:
         number = source.shard.number
         covered = _covered(database, number) if database else 0
-        self.behind = None
+        self.behind: LogBehind | None = None
+        """Why its log is not read."""
         if database:
             wanted = database.record.log_identity(number)
             self.behind = log_behind(PosixFS(), Path(source.log), covered, wanted, files, number)
