@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 Cohorts: TypeAlias = tuple[tuple[int, int], ...]
-"""First sequence and cohort of each stretch, in order; empty if all records are of none, or nobody knew."""
+"""First sequence and cohort of each stretch, in order; empty if no record is of any, or if that is unknown."""
 
 
 def cohorts_within(starts: Iterable[tuple[int, int]], sequence_min: int, sequence_max: int) -> Cohorts:

@@ -1,4 +1,4 @@
-"""What the logs of a node are called: their identities follow from whose they are, so that a stranger is told apart.
+"""Identities of the logs of a node: computed from cluster, node, partition and birth, so that any other log is refused.
 
 A partition has the same identity on every node of its cluster, however it came there: by its entries, after a
 snapshot, or after a repair.  So a position in the files of one node is one in the files of any other.  A parent log is

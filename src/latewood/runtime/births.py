@@ -1,7 +1,7 @@
-"""What a database and the logs of its shards are called: 16 random bytes each, from the birth of the database.
+"""Identities of a database and of the logs of its shards: 16 random bytes each, from the birth of the database.
 
-The row of a database and its description have them.  So a log that does not belong to a shard is told apart by the
-catalog alone, also if nothing was ever flushed from it: one that was made anew, or copied from another shard or store.
+The row of a database and its description have them.  So the catalog alone tells whether a log is the one of its shard,
+or was made anew, or copied from another shard or store, also if nothing was ever flushed from it.
 
 A database of an older program gets its identities when its store is first opened to write.  A log of it that has an
 identity by then keeps that; the others are upgraded to the one that is noted here.
@@ -50,7 +50,7 @@ def adopted(site: StoreSite, db_id: DbId, record: DbRecord) -> DbRecord:
 
 
 def claim_of_shard(fs: FileSystem, path: Path) -> Claim | None:
-    """Return what the log in a directory is called, and whose it is, if it is a shard of a store; None: it is none.
+    """Return the identity and the owner of the log in a directory, by its database; None: it is no shard of a store.
 
     Raises:
         UnsupportedVersion: a later program wrote the description of the database.

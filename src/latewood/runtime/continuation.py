@@ -1,6 +1,6 @@
 """Continuation: the log of a shard that is behind its chunks, or gone, is replaced by one that goes on behind them.
 
-What is lost with the newer copy of the log stays lost: whoever calls this has accepted that.  Nothing is removed: the
+What is lost with the newer copy of the log stays lost: the caller has accepted that.  Nothing is removed: the
 directory that was there gets another name.  The new log begins behind every sequence that the store knows to have been
 given out, so that none is given out twice: by its chunks, by the log that was there, by the positions of its readers.
 It is the log that the catalog names, in a new life: a position of an older life beyond its beginning is refused.

@@ -2,7 +2,7 @@
 
 Reading plans which chunk or log holds what, and plans again if that was moved meanwhile: a compaction, an eviction or a
 retired segment is never seen by the caller.  Of a shard whose log is behind its chunks, or gone, the chunks alone are
-read, and whoever comes to their end meets LogBehind.
+read, and a query or reader that goes beyond them gets LogBehind.
 """
 
 from collections.abc import Callable, Iterator

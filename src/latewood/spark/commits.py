@@ -8,11 +8,12 @@ The order of writes, each durable before the next:
 4. The completion.
 5. Only now the intent and the staged files go.
 
-Whoever finds an intent without its completion goes on with *that* intent's files, behind what of them is in the log;
-a task that was run again may have made other records of the same batch.
+A commit that finds an intent without its completion goes on with *that* intent's files, behind what of them is in the
+log; a task that was run again may have made other records of the same batch.
 
 Intents and completions name the logs that they are about.  A log that was deleted and made anew has no record of a
-batch, whatever was committed under its name; of one that lost records nobody can tell, and the commit is refused.
+batch, whatever was committed under its name.  If a log lost records, how much of the batch it still has is unknown, and
+the commit is refused.
 
 Cut points: docs/crash-safety.md, "spark sink".   Proof: docs/adr/0020-exactly-once-from-spark.md
 """
