@@ -318,6 +318,16 @@ def test_a_locked_file_that_cannot_be_unlocked_is_closed_all_the_same(
     again.close()
 
 
+def test_where_the_platform_has_no_locks_of_open_files_none_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(fcntl, "F_OFD_SETLK")
+    for _ in range(2):
+        file = FS.open(tmp_path / "file", create=True)
+        file.lock()
+        file.close()
+
+
 def test_a_lock_ends_with_its_parent_though_a_forked_child_lives_on(tmp_path: Path) -> None:
     awake, done = os.pipe(), os.pipe()
     lock = FS.lock(tmp_path / "lock")

@@ -24,14 +24,12 @@ _AROUND_BYTES = 64 * 1024
 _HEAD_BYTES = 8
 _PIECE_BYTES = 64 * 1024
 """What is longer is written in such pieces: larger ones become large folios, which a later sync writes whole."""
-
-
 _LOCK: Final = struct.Struct("hhqqi0q")
 """The system's `struct flock`: type, whence, start, length, process."""
 _LOCKED_AT: Final = 1 << 62
 """The byte that is locked lies behind every file: some network file systems refuse to read a byte that is locked."""
 _NO_LOCKS: Final = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EOVERFLOW}
-
+"""The system's errors where files cannot be locked so."""
 _SMALL_BYTES = 8 << 20
 """A file below this is one of many: what is written to it comes page by page, and nothing is read ahead of that.  Else
 the first byte would have the kernel make zeros of the whole file, or of as much as it reads ahead."""
@@ -177,9 +175,12 @@ class PosixFile:
         self.close()
 
     def _range_lock(self, kind: int) -> bool:
-        """Set or end the lock; say whether the file system has such locks."""
+        """Set or end the lock; say whether the platform and the file system have such locks."""
+        command = getattr(fcntl, "F_OFD_SETLK", None)  # Linux has it.
+        if command is None:
+            return False
         try:
-            fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, _LOCKED_AT, 1, 0))
+            fcntl.fcntl(self._descriptor, command, _LOCK.pack(kind, os.SEEK_SET, _LOCKED_AT, 1, 0))
         except (BlockingIOError, PermissionError):
             raise Locked(self.path, 0) from None
         except OSError as error:
