@@ -23,7 +23,7 @@ class SystemClock:
 
 
 class CheckedClock:
-    """A clock of the program's own, each of whose times is looked at: it is compared and stored in many places."""
+    """A clock that the program passed in.  Its times are checked here, because many places compare and store them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -32,13 +32,13 @@ class CheckedClock:
         """Return the present time.
 
         Raises:
-            UsageError: the clock tells what is no time from 1970 to 2262 in whole nanoseconds.
+            UsageError: the clock's answer is no time from 1970 to 2262 in whole nanoseconds.
         """
         return check_number(self._clock.now_ns(), TIMESTAMP_NS_MAX, "what the clock tells, in nanoseconds since 1970,")
 
 
 def checked(clock: Clock | None) -> Clock:
-    """Return a clock that tells only what can be stored: the machine's if none is given."""
+    """Return a clock whose times can be stored: the machine's if none is given."""
     if clock is None:
         return SystemClock()
     return clock if type(clock) in {SystemClock, CheckedClock} else CheckedClock(clock)

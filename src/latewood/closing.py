@@ -1,8 +1,8 @@
-"""Closing: the end of something that has many parts, each of which may fail to end well.
+"""Closing: how something with many parts is closed, when closing a part may fail.
 
-Every part is closed, whatever others raise.  One error is raised in the end: an interrupt, else one that says that
-records are in doubt, else the first; the others are in its notes.  So it is with what a `with` block raised, which came
-before whatever closing met.
+Every part is closed, whatever the others raise.  Then one error is raised: an interrupt, else `Poisoned`, because
+records are in doubt, else the first.  The others are in its notes.  For `close_behind` the first one is what the `with`
+block raised.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from typing import Final, Self
 from latewood.errors import Poisoned
 
 NOTES_MAX: Final = 16
-"""Failures that are told in full beside the one that is raised: a database may have thousands of shards."""
+"""Failures that the notes of the raised error have in full.  More would flood a log: a database has many shards."""
 
 
 class Closing:
-    """Takes the steps of an end, as `closing(step)` within `with Closing() as closing`, and raises behind the last."""
+    """Takes steps, as `closing(step)` within `with Closing() as closing`, and raises what failed after the last."""
 
     def __init__(self) -> None:
         self._errors: list[BaseException] = []
@@ -48,7 +48,7 @@ class Closing:
 
 
 def close_behind(close: Callable[[], object], error: BaseException | None) -> None:
-    """Close at the end of a `with` block, which raised `error`; that goes on, unless closing meets something graver."""
+    """Close at the end of a `with` block.  The `error` that it raised goes on, unless closing raises a graver one."""
     try:
         close()
     except BaseException as met:

@@ -1,10 +1,11 @@
-"""What a forked child must let go of.
+"""Fork: how a child process gives up what it inherits open.
 
-A child shares its parent's file descriptions and mappings, so a log or lock that it inherits would write into the
-parent's files.  Each such object registers here and is told, in the child, to abandon itself.  What must not even be
-finalised there is kept for ever.
+A child shares its parent's open files and mappings, so a log or lock that it inherits would write into the parent's
+files.  Each such object registers with `close_after_fork`, and in the child its `abandon_after_fork` is called.
+`no_fork` keeps forks out of a block, `OwnLock` is a lock that the child finds free, and `keep_for_ever` is for objects
+whose finaliser would touch what the parent uses.
 
-Threads: the handlers run in the thread that forks, in the child the only one.
+Threads: the handlers run in the thread that forks, which is the only one in the child.
 """
 
 import os
@@ -28,7 +29,7 @@ class Abandonable(Protocol):
 _LIVING: Final[weakref.WeakSet[Abandonable]] = weakref.WeakSet()
 """A mutable global, as is `_UNDIVIDED`: fork handlers cannot be unregistered, so one handler serves all objects."""
 _UNDIVIDED: Final = threading.RLock()
-"""Held by a fork, and by a thread that takes something over which a child must know of from its first moment on."""
+"""Held during a fork, and by a thread while it opens something that a child must give up."""
 
 
 def close_after_fork(thing: Abandonable) -> None:
@@ -37,10 +38,10 @@ def close_after_fork(thing: Abandonable) -> None:
 
 
 def no_fork() -> AbstractContextManager[bool]:
-    """Let no other thread fork while a block runs; it must not wait for anything but an import.
+    """Let no other thread fork while a block runs.  The block may wait for the disk and for imports, and nothing else.
 
-    A module that another thread is importing at the fork can never be imported in the child.  So what a call imports
-    late, it imports in such a block.
+    A module that another thread is importing at the fork can never be imported in the child.  So imports within
+    functions are made in such a block.
     """
     return _UNDIVIDED  # The lock itself: a context manager in Python could be interrupted between the steps of `with`.
 
@@ -55,14 +56,14 @@ def keep_for_ever(thing: object) -> None:
 
 
 def forked(what: object) -> Forked:
-    """Return the error of whoever uses, in the child, what the parent process opened."""
+    """Return the error for the use, in a child, of something that the parent process opened."""
     return Forked(f"{what} was opened by the parent process, before a fork; open it again in this one")
 
 
 class OwnLock:
-    """A lock that a forked child gets unlocked: the thread that held it in the parent is not there.
+    """A lock that is free in a forked child, where the thread that held it in the parent does not exist.
 
-    What it guards must not be used in the child, only refused.
+    The child must refuse every use of what the lock guards: it may be half changed.
     """
 
     def __init__(self, make: Callable[[], Any] = threading.Lock) -> None:
@@ -71,18 +72,18 @@ class OwnLock:
 
     @property
     def __enter__(self) -> Callable[[], bool]:
-        """Take it.  A property, so that `with` takes the lock itself: an interrupt in a method would come between."""
+        """Take it.  A property, so that `with` takes the lock itself, and no interrupt comes between in a method."""
         enter: Callable[[], bool] = self._lock.__enter__
         return enter
 
     @property
     def __exit__(self) -> Callable[..., None]:  # noqa: PLE0302, PYI036 - the lock's own method has the arguments
-        """Give up the lock that was taken: in a child that was forked meanwhile not the one that is new there."""
+        """Give up the lock that was taken, which in a child forked since is not the one that is used there now."""
         leave: Callable[..., None] = self._lock.__exit__
         return leave
 
     def abandon_after_fork(self) -> None:
-        """Be another lock, which nobody holds."""
+        """Use another lock from now on, which is free."""
         self._lock = self._make()
 
 

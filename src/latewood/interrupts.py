@@ -1,9 +1,9 @@
-"""Ctrl-C, held back while something is half done.
+"""Ctrl-C, held back while a step is half done.
 
 Python runs a signal's handler between any two of the main thread's instructions, and the handler of Ctrl-C raises.  In
 the middle of a roll that would leave a seal half written, and between taking a lock and noting that it is taken the
-lock would stay taken.  Work that cannot be begun anew runs in `Uninterrupted`; whatever else an interrupt may cut, such
-as an append, must leave what it changes as it was, or finished.
+lock would stay taken.  Work that cannot be begun anew runs in `Uninterrupted`.  Other work that an interrupt may cut,
+such as an append, leaves its state as it was before, or finished.
 
 Locks: `with` enters and leaves a lock of `threading` (`Lock`, `RLock`) in one step.  A class in Python, `Condition`
 among them, has instructions in between: the property in `Exclusion` and `OwnLock` is there for that.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_or_close(open_it: "Callable[[], Any]", close_it: "Callable[[], Any]") -> None:
-    """Open something uninterrupted; if Ctrl-C comes meanwhile, close it again, because nobody will get it."""
+    """Open something uninterrupted.  If Ctrl-C came meanwhile, close it again: the caller will not get it."""
     is_open = False
     try:
         with Uninterrupted():
@@ -32,7 +32,10 @@ def open_or_close(open_it: "Callable[[], Any]", close_it: "Callable[[], Any]") -
 
 
 class Uninterrupted:
-    """A block that Ctrl-C does not cut: its handler runs at the end of the block.  Free in any thread but the main."""
+    """A block that Ctrl-C does not cut: its handler runs at the end of the block.
+
+    Only the main thread runs handlers, so in any other thread this does nothing.
+    """
 
     def __init__(self) -> None:
         self._handler: Callable[[int, FrameType | None], Any] | None = None
@@ -40,7 +43,7 @@ class Uninterrupted:
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # Python runs signal handlers in the main thread only.
+            return
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler):
             try:

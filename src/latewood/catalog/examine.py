@@ -145,7 +145,7 @@ def main() -> int:
 
 
 def _check_versions(rows: RowReader) -> None:
-    with suppress(CatalogCorrupted):  # It is told with the rows of its table.
+    with suppress(CatalogCorrupted):  # `examine` reports it with the rows of its table.
         check_versions(rows)
 
 

@@ -49,7 +49,7 @@ def open_env(
             fs = fs.rooted(path.parent)
             undo.callback(fs.close)
         if writable:
-            # Nobody but a store has a directory to itself.
+            # The directory is locked too if it is a store's: other catalogs may share theirs with other files.
             lock = fs.lock_root(path.with_name(path.name + LOCK_SUFFIX), whole=path.name == CATALOG_NAME)
             undo.callback(lock.close)
         state = look_at(fs, path)

@@ -4,19 +4,18 @@ Chunks, offsets of Spark and what a sink remembers have it in two fields, `log` 
 where the log had no identity yet.
 """
 
-import re
-from typing import Final
+from contextlib import suppress
 
-from latewood.format.identity import IDENTITY_BYTES, Mark
-
-_LIFE_DIGITS: Final = 16
-_LOG: Final = re.compile(rf"[0-9a-f]{{{2 * IDENTITY_BYTES}}}")
-_LIFE: Final = re.compile(rf"[0-9a-f]{{{_LIFE_DIGITS}}}")
+from latewood.errors import UsageError
+from latewood.format.identity import Mark
 
 
 def mark_texts(mark: Mark | None) -> tuple[str | None, str | None]:
     """Return the texts of `log` and `life`."""
-    return (None, None) if mark is None else (mark.identity.hex(), f"{mark.life:0{_LIFE_DIGITS}x}")
+    if mark is None:
+        return None, None
+    log, _, life = mark.text.partition("-")
+    return log, life
 
 
 def parse_mark(log: object, life: object) -> Mark | None:
@@ -27,7 +26,8 @@ def parse_mark(log: object, life: object) -> Mark | None:
     """
     if log is None and life is None:
         return None
-    if not (isinstance(log, str) and _LOG.fullmatch(log) and isinstance(life, str) and _LIFE.fullmatch(life)):
-        message = f"{log!r} and {life!r} are not the identity of a log and a life of it"
-        raise ValueError(message)
-    return Mark(bytes.fromhex(log), int(life, 16))
+    if isinstance(log, str) and isinstance(life, str):
+        with suppress(UsageError):
+            return Mark.from_text(f"{log}-{life}")
+    message = f"{log!r} and {life!r} are not the identity of a log and a life of it"
+    raise ValueError(message)

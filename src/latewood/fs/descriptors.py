@@ -1,7 +1,7 @@
 """Descriptors: how many files this process may have open, and whether it has room for more.
 
-A process that has none left can neither roll a log, nor sync a directory, nor even load a module.  So whoever opens
-what stays open asks for room first, and leaves some to everything else.
+A process that has none left can neither roll a log, nor sync a directory, nor even load a module.  So code that opens
+files which stay open calls `check_room` first, and leaves a reserve to everything else.
 """
 
 import fcntl
@@ -59,7 +59,7 @@ def _has_free(limit: int, count: int) -> bool:
         return count <= limit  # Nearly always: the highest numbers are the last to be given.
     try:
         names = os.listdir(_OPEN)
-    except OSError:  # Nobody lists them: what has high numbers is taken for the last of many.
+    except OSError:  # Without a list of them, a high number that is taken counts as the last of many.
         return False
     return sum(int(name) < limit for name in names if name.isdigit()) + count <= limit
 

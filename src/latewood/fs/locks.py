@@ -19,7 +19,7 @@ from latewood.fs.file import PosixFile
 from latewood.fs.root import KnownPath, Root, identity_of, lent
 
 _TRIES_MAX: Final = 100
-"""A lock file that was removed before it was locked is made anew; after so many times something is wrong."""
+"""Attempts to lock a lock file that others remove before it is locked.  More would only hide what is wrong."""
 _NO_DIRECTORY_LOCKS: Final = {errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}
 """What the system says where a directory cannot be locked, as on NFS."""
 _PID_BYTES: Final = 20
@@ -88,7 +88,7 @@ class DirectoryLock:
     """A directory and the lock file in it, locked both.  Programs before this one know the lock file only."""
 
     def __init__(self, path: Path, root: Root) -> None:
-        """Lock the directory, then the file at `path`: whoever finds the directory locked makes no lock file."""
+        """Lock the directory, then the file at `path`: a program that finds the directory locked makes no lock file."""
         self._root = root
         self._has_directory = _lock_directory(root, path)
         try:
@@ -111,7 +111,7 @@ class DirectoryLock:
     def _unlock_directory(self) -> None:
         if self._has_directory:
             self._has_directory = False
-            # Closed, it holds no lock any more; and in a forked child it is not for us to give up.
+            # A closed descriptor holds no lock any more, and a forked child has none: the lock is the parent's.
             with suppress(ClosedError), errors_of(self._root.path), self._root as descriptor:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
 
@@ -120,7 +120,7 @@ def _lock_directory(root: Root, path: Path) -> bool:
     """Lock a directory that is held open; say whether that is possible there.
 
     Raises:
-        Locked: somebody has locked it; the error names the lock file at `path`, and who that says it is.
+        Locked: another holder has it; the error names the lock file at `path`, and the process that this names.
     """
     with errors_of(root.path), root as descriptor:
         try:

@@ -1,9 +1,9 @@
 """The real disk.
 
 Every file is made with mode 0600 and every directory with 0700.  A disk that is `rooted` opens what lies below its root
-relative to a descriptor of it: see fs/root.py.  Before it changes a name, it looks whether its path still leads there:
-where files are opened by path that keeps it out of another directory, and in one that was deleted it says more than
-that a file is not there.
+relative to a descriptor of it: see fs/root.py.  It calls `check_root` before each change of a name.  Where files are
+opened by path, that keeps the change out of another directory; and in a directory that was deleted it raises
+`DirectoryReplaced`, which says more than that a file is missing.
 """
 
 import copy
@@ -52,7 +52,7 @@ class PosixFS:
     """The disk, through the operating system.  Any thread may call it."""
 
     _root: Root | None = None
-    """What is held open; `_own` is it, or lies below it."""
+    """The directory that is held open: that of `_own`, or one above it."""
     _own: _Own | None = None
     _lock: "Lock | None" = None
     """The lock of the root, once it was taken."""
@@ -116,7 +116,7 @@ class PosixFS:
                 os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except (FileNotFoundError, NotADirectoryError):
                 return False
-            return True  # Not to be allowed to look is an error, and not the same as that nothing is there.
+            return True  # Other errors are raised: without permission nobody knows whether there is a file.
 
     def is_writable(self, path: Path) -> bool:
         """Say whether this process may create files in the directory `path`."""
@@ -174,14 +174,14 @@ class PosixFS:
     def rename_new(self, source: Path, target: Path) -> None:
         """Give a file a second name that is free, then take the first one away.
 
-        Where a file cannot have two names, the new one is looked for first; whoever calls holds a lock.
+        Where a file cannot have two names, this checks that the new one is free, and renames; the caller holds a lock.
         """
         self.check_root()
         with errors_of(target), lent(self._root, source) as old, lent(self._root, target) as new:
             try:
                 os.link(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
             except FileExistsError:
-                # A file server that did it, and whose answer was lost, is asked again: then it is the same file.
+                # Perhaps a file server did it, its answer was lost, and it was asked again: then it is the same file.
                 if not _is_same_file(old, new):
                     raise _taken(target) from None
                 os.unlink(old.name, dir_fd=old.descriptor)

@@ -1,8 +1,8 @@
-"""A lock that refuses whoever already holds it.
+"""A lock that refuses the thread that already holds it.
 
 A signal handler or a finalizer runs inside whatever its thread was doing.  One that appends while its own thread is in
-the middle of an append would find the log half changed, and a lock that lets it in, or makes it wait for itself,
-is no help: so it is told.
+the middle of an append would find the log half changed.  A lock that let it in would do harm, and one that made it
+wait would wait for ever, so this lock raises.
 """
 
 import threading
@@ -24,7 +24,7 @@ class Exclusion:
         A property, so that `with` takes the lock itself: an interrupt in a method of ours would come between.
 
         Raises:
-            UsageError: this very thread has it: we are in a signal handler or a finalizer.
+            UsageError: this very thread has it, and is in a signal handler or a finalizer.
         """
         if self._lock._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - what `threading.Condition` asks, too
             raise UsageError("the log is in the middle of a call of this thread; a signal handler must not write to it")

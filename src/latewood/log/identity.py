@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Claim(NamedTuple):
-    """As whom a log is opened to append, and what it will be called if it has no name yet."""
+    """As which owner a log is opened to append, and which identity it gets if it has none yet."""
 
     owner: Owner = Owner.ANYBODY
     birth: bytes | None = None
@@ -43,10 +43,10 @@ class Claim(NamedTuple):
 
 
 def claim_of(owner: Owner, birth: bytes | None) -> Claim:
-    """Return what a caller asks for.
+    """Return the claim of a caller.
 
     Raises:
-        UsageError: that is no owner, or no identity.
+        UsageError: `owner` is no owner, or `birth` no identity.
     """
     keeper, given = cast("tuple[object, object]", (owner, birth))  # Whatever their types say.
     if not isinstance(keeper, Owner):
@@ -75,19 +75,19 @@ def reborn(identity: LogIdentity, start_sequence: int, random_bytes: RandomBytes
 
 
 def check_may_write(layout: Layout, identity: LogIdentity | None, owner: Owner) -> None:
-    """Do nothing if a log of this identity may be opened to append as this owner: its own, or any if it has none.
+    """Do nothing if `owner` may append to a log of this identity: to its own log, or to one that has no owner.
 
     Raises:
-        Owned: it is another's.
+        Owned: the log has another owner.
     """
     if identity is not None and identity.owner not in (Owner.ANYBODY, owner):
         raise Owned(layout.root, identity.owner.name.lower())
 
 
 def lost_from(identity: LogIdentity, life: int) -> int | None:
-    """Return where the log went back to since a life of its: positions of that life beyond it are of lost records.
+    """Return the lowest end at which a later life began: positions of `life` beyond it are of lost records.
 
-    None: it never did, or never had such a life.
+    None: no life followed, or the log never had this one.
     """
     lives = [one.life for one in identity.lives]
     later = identity.lives[lives.index(life) + 1 :] if life in lives else ()
@@ -97,7 +97,7 @@ def lost_from(identity: LogIdentity, life: int) -> int | None:
 def stranger_reason(identity: LogIdentity | None, mark: Mark | None, sequence: int) -> str | None:
     """Say why a position, taken with `mark`, is not one of the log of this identity; None: it is.
 
-    A mark of None, or a log without an identity, was stored by an older program, and belongs.
+    A mark of None was stored by an older program, and belongs.  So does every position of a log without an identity.
     """
     if identity is None or mark is None:
         return None

@@ -392,8 +392,9 @@ class Log:
     def wait(self, stream: Stream, timeout_s: float | None) -> bool:
         """Sleep until `stream` has a record, at most `timeout_s` (None: for ever); return whether it has."""
         self._check_open()
-        look = None if self._mode == "a" else self._fs.check_root  # Nobody else would notice that nothing comes.
-        ready = self._wake.wait(lambda: self._closed is not None or stream.has_more(), timeout_s, look)
+        # A writer checks at its next sync.  A reader that waits would never notice that its directory was replaced.
+        check = None if self._mode == "a" else self._fs.check_root
+        ready = self._wake.wait(lambda: self._closed is not None or stream.has_more(), timeout_s, check)
         self._check_open()
         return ready
 

@@ -4,8 +4,8 @@ No crash leaves one with a record: the manifest is durable before a segment's fi
 older copy of the manifest was put beside newer segments.  Going on would use their ids again, and `cleanup` would take
 them for retired ones: the log refuses to open to write.  A segment without records is what a crash in a roll may leave.
 
-Looked at are all segments of the active one's day and of later days, and of earlier days, for clocks may go back, those
-of the active one's id and of the next: a few lists of names, and no file in a log that is as it should be.
+`newer_segments` lists the directories of the active segment's day and of later days.  In those of earlier days, because
+clocks may go back, it looks for two names: the active segment's id, and the next.  No file of a sound log is opened.
 """
 
 from collections.abc import Iterator
@@ -19,16 +19,16 @@ from latewood.fs import FileSystem
 from latewood.log.layout import Layout, segment_id_of, segment_name
 
 _DAYS_MAX: Final = 4096
-"""Directories of earlier days that are looked into, the latest first.  Each costs a look for two names."""
+"""Directories of earlier days that are checked, the latest first.  Each costs two calls of `stat`."""
 _MARK_AT: Final = HEADER_SIZE + 4
 _MARK_BYTES: Final = 4
 
 
 def check_no_newer_segment(fs: FileSystem, layout: Layout, manifest: Manifest) -> None:
-    """Refuse if a segment that the manifest does not know has a record, and an id from the active one's on.
+    """Refuse a log with a segment that has records and the active one's id or a later one, and is not in the manifest.
 
     Raises:
-        ManifestCorrupted: it has: the manifest is older than the segments.
+        ManifestCorrupted: there is one, so the manifest is older than the segments.
     """
     for path in newer_segments(fs, layout, manifest):
         if has_record(fs, path):

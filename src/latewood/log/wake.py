@@ -37,8 +37,8 @@ class Wake:
         if mapping := self._mapping:
             wake_all(mapping.view)
 
-    def wait(self, ready: Callable[[], bool], timeout_s: float | None, look: Callable[[], None] | None = None) -> bool:
-        """Return True as soon as `ready()` is, or False when the time is up.  Calls `look` after each vain sleep."""
+    def wait(self, ready: Callable[[], bool], timeout_s: float | None, check: Callable[[], None] | None = None) -> bool:
+        """Return True as soon as `ready()` is, or False when the time is up.  Calls `check` after vain sleeps."""
         deadline = None if timeout_s is None else time.monotonic_ns() + int(timeout_s * NANOSECONDS)
         for _ in range(_SPINS):
             if ready():
@@ -49,8 +49,8 @@ class Wake:
                 return ready()
             if self._sleep(ready, left):
                 return True
-            if look is not None:
-                look()
+            if check is not None:
+                check()
 
     def close(self) -> None:
         """Let go of the words; sleepers in other threads hold them until they wake."""

@@ -1,6 +1,6 @@
-"""Positions that a program keeps elsewhere, as beside the effect of the records that it has read.
+"""Positions that a program keeps in its own database, beside the effect of the records that it has read.
 
-No file of the log tells of them, so they come with the mark that the log had when they were taken.
+The log has no file of such a position, so the program stores the mark of the log with it.
 """
 
 from typing import cast

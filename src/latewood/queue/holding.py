@@ -15,14 +15,14 @@ from latewood.fs import FileSystem, Lock
 
 _TRIES_MAX: Final = 4000
 _PAUSE_S: Final = 0.005
-"""Each holds the lock for a few syncs, and many readers may begin at once; after twenty seconds something is stuck."""
+"""Together they bound the wait to 20 s.  A holder needs a few syncs, but many readers may begin at once."""
 
 
 @contextmanager
 def retention_held(fs: FileSystem, root: Path) -> Iterator[Lock]:
     """Keep retention, and readers that move back, out while the block runs.
 
-    Whoever is about to act checks the lock: its file may have been removed, and then somebody else may be at it too.
+    The caller checks the lock before it stores or deletes: if the file was removed, another program may hold it too.
 
     Raises:
         Locked: others have held it for twenty seconds.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from latewood.format.cursor import Cursor
 
 _LOOKS_MAX: Final = 16
-"""How often a reader that cannot hold retention off looks for the oldest record anew."""
+"""Attempts of a reader that cannot hold retention off to stand at the oldest record before that is deleted."""
 T = TypeVar("T")
 Start = Literal["resume", "earliest", "latest"] | int | datetime
 """Where a reader begins: where it stopped, an end of the log, a sequence, or a time, in UTC if it names no zone."""
@@ -51,7 +51,7 @@ class Reader:
         self._buffer: list[Record] = []
         self._taken = 0
         self._over = ClosedError(f"reader {name!r} is closed; open it again")
-        """What is wrong once there is no stream."""
+        """The error to raise once there is no stream."""
         close_after_fork(self)
 
     def begin(self, start: Start) -> None:
