@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from latewood.archive.names import parse_file_name
 from latewood.archive.tier import Tier
-from latewood.errors import DataLost, Locked, LogBehind, TierUnavailable, UsageError
+from latewood.errors import DataLost, Locked, LogBehind, StorageError, TierUnavailable, UsageError
 from latewood.format.identity import Owner
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
@@ -245,6 +245,20 @@ def test_an_older_log_is_not_appended_to_if_a_chunk_that_no_row_names_goes_beyon
         found.extend(record.sequence for record in older.db.scan())
     assert found == list(range(OLD))
     assert files_of(older.home / LAKE / "databases") == before
+
+
+def test_an_older_log_is_not_appended_to_though_the_chunks_could_not_be_listed_at_first(
+    older: Pond, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_fs: PosixFS, path: Path) -> list[str]:
+        raise StorageError(f"{path}: an input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PosixFS, "list", failing)
+        with pytest.raises(StorageError):
+            older.db.append(b"x")
+    with pytest.raises(LogBehind):
+        older.db.append(b"x")
 
 
 def test_a_chunk_that_no_row_names_and_no_log_has_is_never_an_orphan(older: Pond) -> None:

@@ -27,14 +27,16 @@ class ChunkFiles:
         self._fs, self._directory, self._keys = fs, directory, keys
         self._lock = OwnLock()
         self._names: dict[int, list[ChunkName]] | None = None
+        """None until a listing has succeeded: one that failed says nothing of what is there."""
 
     def beyond(self, shard: int, sequence: int) -> Sequence[ChunkName]:
         """Return those of a shard that have records from a sequence on."""
         with self._lock:
             if self._names is None:
-                self._names = {}
+                found: dict[int, list[ChunkName]] = {}
                 for name in filter(None, map(parse_file_name, self._fs.list(self._directory))):
-                    self._names.setdefault(name.shard, []).append(name)
+                    found.setdefault(name.shard, []).append(name)
+                self._names = found
             return [name for name in self._names.get(shard, []) if name.sequence_max >= sequence]
 
     def is_of_log(self, name: ChunkName, identity: bytes | None) -> bool:
