@@ -245,7 +245,7 @@ STORE_RUNS: Final[dict[str, Collection[str]]] = {
     "table of the catalog": (),
     "description of a database": STORE_LINES.keys() - {"db drain", "rebuild --catalog"},
     "position of a reader": STORE_LINES.keys()
-    - {"tail --reader", "readers ls", "readers seek", "readers rm", "status"},
+    - {"tail --reader", "readers ls", "readers seek", "readers rm", "status", "verify"},
     "position of the flush job": STORE_LINES.keys() - {"verify", "flush", "retain"},
 }
 ROLLED: Final = ("index.meta", "manifest.1", "manifest.2", "manifest.current", "current.sealed", "000000002.q")

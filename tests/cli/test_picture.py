@@ -97,7 +97,7 @@ def test_a_log_is_drawn_beside_its_writer(log: Path) -> None:
 def test_a_damaged_reader_is_told_in_the_picture(log: Path) -> None:
     with latewood.open(log) as writer, writer.reader("billing", 40) as reader:
         reader.commit()
-    for at in (9, 4096 + 9):
+    for at in (24, 4096 + 24):
         flip(log / "readers" / "billing.meta", at)
     assert any(word.startswith("reader billing: ") for word in words(drawn(log)))
 

@@ -259,9 +259,9 @@ def test_a_handler_that_hangs_is_given_up(manager: JobManager, clock: FakeClock)
     assert pool.run_next() is Outcome.LOST
 
 
-def test_progress_is_durable_now_and_then_and_at_the_end(manager: JobManager, catalog: Catalog) -> None:
-    clock = manager.clock
-    assert isinstance(clock, FakeClock)
+def test_progress_is_durable_now_and_then_and_at_the_end(
+    manager: JobManager, catalog: Catalog, clock: FakeClock
+) -> None:
     shown = []
 
     def handler(context: JobContext) -> None:

@@ -1,5 +1,6 @@
 """Many threads on one log, and what a fork does to it."""
 
+import multiprocessing
 import os
 import sys
 import threading
@@ -7,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pytest
 
@@ -324,29 +325,33 @@ def test_a_log_in_memory_is_told_of_a_fork_too() -> None:
         assert log.append(b"b") == 1
 
 
+LATE: Final = ("latewood.log.arrow", "latewood.runtime.columns", "latewood.archive.chunk_reader")
+
+
+class Finder:
+    """Finds nothing, and notes what is looked for, and whether another thread could fork meanwhile."""
+
+    seen: ClassVar[dict[str, bool]] = {}
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> None:
+        """Note a name; the next finder finds it."""
+        lock: Any = no_fork()
+        cls.seen[name] = lock._is_owned()
+
+
+def late_imports(lake: Path) -> dict[str, bool]:
+    """Use a store in a new process; return for each late module whether a fork is held off while it is imported."""
+    sys.meta_path.insert(0, Finder)
+    with Store.open(lake) as store:
+        db = store.create_database("clicks")
+        db.append(b"x")
+        store.run_job(JobKind.FLUSH, "clicks", seal=True)
+        db.to_arrow()
+    return {name: Finder.seen[name] for name in LATE}
+
+
 def test_what_a_call_imports_late_keeps_other_threads_from_forking(tmp_path: Path) -> None:
     """A module that another thread was importing at the fork can never be imported in the child."""
-
-    class Finder:
-        """Finds nothing, and notes what is looked for, and whether another thread could fork meanwhile."""
-
-        seen: ClassVar[dict[str, bool]] = {}
-
-        @classmethod
-        def find_spec(cls, name: str, *_: object) -> None:
-            lock: Any = no_fork()
-            cls.seen[name] = lock._is_owned()
-
-    def work() -> dict[str, bool]:
-        late = ["latewood.log.arrow", "latewood.runtime.columns", "latewood.archive.chunk_reader"]
-        for name in late:
-            sys.modules.pop(name, None)
-        sys.meta_path.insert(0, Finder)
-        with Store.open(tmp_path / "lake") as store:
-            db = store.create_database("clicks")
-            db.append(b"x")
-            store.run_job(JobKind.FLUSH, "clicks", seal=True)
-            db.to_arrow()
-        return {name: Finder.seen[name] for name in late}
-
-    assert set(in_child(work).values()) == {True}
+    with multiprocessing.get_context("spawn").Pool(1) as pool:  # A new process, which has imported nothing of it yet.
+        assert pool.apply(late_imports, [tmp_path / "lake"]) == dict.fromkeys(LATE, True)
