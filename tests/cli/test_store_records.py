@@ -195,3 +195,33 @@ def test_a_store_can_be_where_one_stands(lake: Path, monkeypatch: pytest.MonkeyP
     ok("append", "clicks", stdin="record 0\n")
     assert payloads(Path()) == ["record 0"]
     assert row("db", "info", "clicks")["records"] == 1
+
+
+@pytest.fixture
+def damaged(lake: Path) -> Path:
+    """Return the database with a reader whose position in one shard is damaged, and a sound reader."""
+    fill(lake, range(20))
+    for name in ("audit", "etl"):
+        ok("readers", "seek", lake / "clicks", name, "--sequence", "3", "--create")
+    (position,) = lake.glob("databases/*-clicks/readers/etl/00001.meta")
+    position.write_bytes(b"\xff" * len(position.read_bytes()))
+    return lake / "clicks"
+
+
+def test_a_damaged_reader_of_a_database_is_listed_among_the_others(damaged: Path) -> None:
+    result = run("readers", "ls", damaged)
+    assert result.exit_code == 4
+    assert len(result.stdout.splitlines()) == 2
+    assert "readers/etl/00001.meta at byte " in result.stderr
+    assert "`latewood readers seek`" in result.stderr
+    assert run("status", damaged.parent).exit_code == 0
+
+
+def test_seek_mends_a_damaged_reader_of_a_database(damaged: Path) -> None:
+    assert row("readers", "seek", damaged, "etl", "--sequence", "7")["positions"] == {"0": 7, "1": 7}
+    assert [one["problem"] for one in rows("readers", "ls", damaged)] == [None, None]
+
+
+def test_rm_forgets_a_damaged_reader_of_a_database(damaged: Path) -> None:
+    ok("readers", "rm", damaged, "etl", "--yes")
+    assert [one["reader"] for one in rows("readers", "ls", damaged)] == ["audit"]

@@ -367,3 +367,16 @@ def test_workers_in_the_background_do_jobs_too(store: Store) -> None:
     assert store.generation == 1
     with pytest.raises(UsageError, match="already"):
         store.start_workers()
+
+
+def test_any_start_but_resume_takes_the_place_of_a_damaged_position(store: Store) -> None:
+    db = store.create_database("clicks", shards=2)
+    db.append_many([b"x"] * 3)
+    db.reader("billing").close()
+    damaged = store.layout.located(db.record.options.wal_dir).cursor("billing", 1)
+    damaged.write_bytes(b"\xff" * len(damaged.read_bytes()))
+    for start in ("resume", {0: 0}):
+        with pytest.raises(CorruptError):
+            db.reader("billing", start)
+    db.reader("billing", {0: 2, 1: 0}).close()
+    assert [one.sequence for one in db.readers().positions()] == [2, 0]

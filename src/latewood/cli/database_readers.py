@@ -28,12 +28,11 @@ def show_lag(place: DatabasePath, name: str | None, lag_max: int | None, output:
     """Do what `latewood readers lag` says."""
     with open_store(place.root) as store:
         database = find_database(store, place.name)
-        rows = [row for row in reader_rows(database) if name in (None, row[_NAME])]
-        lags = _lags(database) if name is None else {name: _lag(database, name)}
-    output.rows(("name", "lag"), list(lags.items()))
+        rows = reader_rows(database) if name is None else [_row(database, name)]
+    output.rows(("name", "lag"), [(row[_NAME], row[_LAG]) for row in rows])
     if _judged(rows) != ExitCode.OK:
         return ExitCode.CORRUPT
-    is_late = lag_max is not None and any(lag is not None and lag > lag_max for lag in lags.values())
+    is_late = lag_max is not None and any(int(str(row[_LAG])) > lag_max for row in rows)
     return ExitCode.FAILED if is_late else ExitCode.OK
 
 
@@ -51,7 +50,7 @@ def seek_reader(
     with open_store(place.root) as store:
         database = find_database(store, place.name)
         if not create:
-            _lag(database, name)
+            _row(database, name)
         start = where or (_sequences(database, sequence) if time_ns is None else moment(time_ns))
         with committing_readers(store, database).open(name, database.shards, start, merged=False) as reader:
             reader.commit()
@@ -64,7 +63,7 @@ def remove_reader(place: DatabasePath, name: str, *, dry_run: bool, yes: bool) -
     """Do what `latewood readers rm` says."""
     with open_store(place.root) as store:
         database = find_database(store, place.name)
-        lag = _lag(database, name)
+        lag = _row(database, name)[_LAG]
         reader = f"reader {name!r}" + (f" (lag {lag:,})" if lag is not None else "")
         if dry_run:
             say(f"would remove {reader}")
@@ -78,24 +77,24 @@ def remove_reader(place: DatabasePath, name: str, *, dry_run: bool, yes: bool) -
 
 
 def _judged(rows: list[tuple[object, ...]]) -> ExitCode:
-    """Say what is wrong with readers that have read another log."""
+    """Say what is wrong with readers that are damaged, or have read another log."""
     problems = [str(row[_PROBLEM]) for row in rows if row[_PROBLEM] is not None]
     for problem in problems:
         say(problem)
     return ExitCode.CORRUPT if problems else ExitCode.OK
 
 
-def _lags(database: Database) -> dict[str, int | None]:
-    """Return how far each reader is behind; None: it has read another log."""
-    return {str(row[_NAME]): None if row[_LAG] is None else int(str(row[_LAG])) for row in reader_rows(database)}
+def _row(database: Database, name: str) -> tuple[object, ...]:
+    """Return the row of a reader.
 
-
-def _lag(database: Database, name: str) -> int | None:
-    lags = _lags(database)
-    if name not in lags:
-        message = f"there is no reader {name!r} of {database.name!r}; it has {', '.join(lags) or 'none'}"
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    rows = {str(row[_NAME]): row for row in reader_rows(database)}
+    if name not in rows:
+        message = f"there is no reader {name!r} of {database.name!r}; it has {', '.join(rows) or 'none'}"
         raise NotFoundError(message)
-    return lags[name]
+    return rows[name]
 
 
 def _sequences(database: Database, sequence: int | None) -> Mapping[int, int]:

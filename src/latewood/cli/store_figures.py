@@ -1,10 +1,13 @@
 """A store in figures: its databases, tiers and readers, as commands show them."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from latewood.catalog.tables import ChunkRecord, DbActive, DbDraining, DbRecord
+from latewood.errors import CorruptError
 from latewood.jobs.handlers.chunks import has_file, object_of
 from latewood.runtime import Database, Store
+from latewood.runtime.database import ShardStats
 from latewood.types import DbId
 
 _MS = 1_000_000
@@ -97,33 +100,35 @@ def problems_of(database: Database) -> list[str]:
 
 
 def reader_rows(database: Database) -> list[tuple[object, ...]]:
-    """Return the cells of READER_COLUMNS for each reader.
-
-    Raises:
-        CorruptError: the file of one is damaged.
-    """
-    positions: dict[str, dict[int, int]] = {}
-    committed: dict[str, int] = {}
-    problems: dict[str, str] = {}
-    for one in database.readers().positions():
-        if (stranger := database.readers().stranger(one)) is not None:
-            problems.setdefault(one.name, str(stranger))
-        positions.setdefault(one.name, {})[one.shard] = one.sequence
-        committed[one.name] = max(committed.get(one.name, 0), one.committed_at_ns)
+    """Return the cells of READER_COLUMNS for each reader; of one whose file is damaged the problem is all there is."""
     shards = database.stats()
-    return [
-        (
-            database.name,
-            name,
-            None
-            if name in problems
-            else sum(max(0, shard.next_sequence - at.get(shard.shard, shard.first_sequence)) for shard in shards),
-            {str(shard): sequence for shard, sequence in sorted(at.items())},
-            committed[name],
-            problems.get(name),
+    return [row for name in sorted(database.readers().names()) for row in _reader_row(database, shards, name)]
+
+
+def _reader_row(database: Database, shards: list[ShardStats], name: str) -> Iterator[tuple[object, ...]]:
+    """Yield the row of a reader, unless it was removed."""
+    try:
+        own = database.readers().positions_of(name)
+    except CorruptError as error:
+        problem = (
+            f"{error.path} at byte {error.offset}: {error.reason}; `latewood readers seek` moves reader {name!r}, and "
+            f"`latewood readers rm` removes it"
         )
-        for name, at in sorted(positions.items())
-    ]
+        yield database.name, name, None, {}, None, problem
+        return
+    if not own:
+        return
+    strangers = [str(found) for one in own if (found := database.readers().stranger(one)) is not None]
+    at = {one.shard: one.sequence for one in own}
+    lag = sum(max(0, shard.next_sequence - at.get(shard.shard, shard.first_sequence)) for shard in shards)
+    yield (
+        database.name,
+        name,
+        None if strangers else lag,
+        {str(shard): sequence for shard, sequence in sorted(at.items())},
+        max(one.committed_at_ns for one in own),
+        strangers[0] if strangers else None,
+    )
 
 
 def tier_figures(chunks: list[ChunkRecord]) -> list[TierFigures]:

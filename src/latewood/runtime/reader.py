@@ -71,14 +71,21 @@ class DatabaseReader:
         chosen = []
         for shard in self._shards:
             path = self._layout.cursor(self.name, shard.number)
-            known = self._known[shard.number] = load_cursor(self._fs, path)
+            is_named = isinstance(start, Mapping) and shard.number in start
+            is_resumed = start == "resume" or (isinstance(start, Mapping) and not is_named)
+            try:
+                known = load_cursor(self._fs, path)
+            except CorruptError:
+                if is_resumed:
+                    raise
+                known = None  # A start that does not need the position takes the place of one that is damaged.
+            self._known[shard.number] = known
             stored = known.sequence if known else None
             if known is not None and start == "resume":
                 stranger = stranger_of(self._layout, self.name, shard, known.mark, known.sequence or 0)
                 if stranger is not None:
                     raise stranger
             self._positions[shard.number] = self._start(shard, start, stored)
-            is_named = isinstance(start, Mapping) and shard.number in start
             chosen += [] if is_named or (start == "resume" and stored is not None) else [shard]
         if self._lock is None:
             return

@@ -63,15 +63,27 @@ class Readers:
             self._open.append(reader)
         return reader
 
+    def names(self) -> list[str]:
+        """Return the names of the readers that there are, or were."""
+        return [name for name in self._fs.list(self._layout.readers) if not name.endswith(".lock")]
+
     def positions(self) -> list[ReaderPosition]:
         """Return where every reader stands.
 
         Raises:
             CorruptError: a file is damaged; nothing that it may hold back must go.
         """
-        files = [(name, file) for name in self._names() for file in self._fs.list(self._layout.readers / name)]
-        known = [(name, int(file.removesuffix(".meta"))) for name, file in files if file.endswith(".meta")]
-        return [one for name, shard in known if (one := self._position(name, shard)) is not None]
+        return [one for name in self.names() for one in self.positions_of(name)]
+
+    def positions_of(self, name: str) -> list[ReaderPosition]:
+        """Return where one reader stands.
+
+        Raises:
+            CorruptError: a file is damaged; nothing that it may hold back must go.
+        """
+        files = [file for file in self._fs.list(self._layout.readers / name) if file.endswith(".meta")]
+        found = [self._position(name, int(file.removesuffix(".meta"))) for file in files]
+        return [one for one in found if one is not None]
 
     def positions_in(self, shard: int) -> list[ReaderPosition]:
         """Return where every reader stands in one shard; its positions in the other shards are not read.
@@ -79,7 +91,7 @@ class Readers:
         Raises:
             CorruptError: a file is damaged; nothing that it may hold back must go.
         """
-        return [one for name in self._names() if (one := self._position(name, shard)) is not None]
+        return [one for name in self.names() if (one := self._position(name, shard)) is not None]
 
     def stranger(self, position: ReaderPosition) -> AnotherLog | None:
         """Return what is wrong with a position if it is in another log than its shard's; None: nothing."""
@@ -127,9 +139,6 @@ class Readers:
         with Closing() as closing:
             for reader in opened:
                 closing(reader.close)
-
-    def _names(self) -> list[str]:
-        return [name for name in self._fs.list(self._layout.readers) if not name.endswith(".lock")]
 
     def _position(self, name: str, shard: int) -> ReaderPosition | None:
         cursor = load_cursor(self._fs, self._layout.cursor(name, shard))
