@@ -13,11 +13,11 @@ import pytest
 
 import latewood
 from latewood import LatewoodError, ManifestCorrupted, Queue
-from latewood.errors import DirectoryReplaced, Locked, StorageError
+from latewood.errors import AnotherLog, DirectoryReplaced, Locked, StorageError
 from latewood.fs import PosixFS
 from latewood.fs import root as root_module
 from latewood.log.head import retire_before
-from latewood.log.rebuild import rebuild
+from latewood.log.rebuild import begin_life, rebuild
 from latewood.log.verify import verify_log
 from latewood.testing import MemFS
 from tests.fs.test_root import no_directory_locks
@@ -536,10 +536,20 @@ def test_a_newer_segment_is_damage_to_verify_and_no_writer_is_taken_for_it(desk:
     assert "latewood rebuild" in found.remedy
 
 
-def test_the_advice_to_move_the_newer_segments_away_works(desk: Desk) -> None:
-    for path in older_beside_newer(desk):
+def test_the_advice_to_move_the_newer_segments_away_works_and_their_readers_are_told(desk: Desk) -> None:
+    newer = older_beside_newer(desk)
+    with pytest.raises(ManifestCorrupted, match=r"out of .*, and then `latewood rebuild --new-life ") as caught:
+        desk.open()
+    assert caught.value.path in newer
+    for path in newer:
         desk.fs.rename(path, Path("away.q"))
-    assert payloads(desk.open()) == [b"old"]
+    mark = desk.open_to_read().mark
+    begin_life(desk.fs, desk.layout)
+    log = desk.open()
+    assert payloads(log) == [b"old"]
+    log.append_many([b"x"] * 10)
+    with pytest.raises(AnotherLog):
+        log.check_position(3, mark)
 
 
 def test_the_advice_to_rebuild_works_where_only_the_manifest_is_older(desk: Desk) -> None:

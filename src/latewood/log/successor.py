@@ -90,7 +90,8 @@ def unknown_successor(layout: Layout, path: Path) -> ManifestCorrupted:
     error.mend = (
         f"`latewood rebuild --dry-run {layout.root}` says what the segments add up to, and `latewood rebuild` goes on "
         f"with that; or restore all of {layout.root} from one copy; or, to go on without the newer records, move this "
-        f"segment and those of higher numbers out of {layout.segments}"
+        f"segment and those of higher numbers out of {layout.segments}, and then `latewood rebuild --new-life "
+        f"{layout.root}` tells readers that had come to them"
     )
     return error
 
