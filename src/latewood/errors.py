@@ -476,7 +476,7 @@ class Poisoned(ClosedError):
 
 
 class DirectoryReplaced(ClosedError):
-    """The directory that was opened is not found under its path any more: it was moved, deleted or replaced."""
+    """The path leads to another directory than the one that was opened, or to none; or its lock file was removed."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, reason)
@@ -485,8 +485,8 @@ class DirectoryReplaced(ClosedError):
     def __str__(self) -> str:
         return (
             f"{self.path} is not what was opened any more: {self.reason}. This program stopped there, and acknowledged "
-            "nothing after what is durable in the directory that it opened. Find that directory, put it in its place "
-            "or open it under its new path, and write again what was not acknowledged"
+            "nothing after what is durable in the directory that it opened. Put that directory back in its place if it "
+            "was moved, or open it where it is now; then write again what was not acknowledged"
         )
 
 
