@@ -184,6 +184,23 @@ impl AnswerTable {
         self.partitions.get(&partition).map_or(0, |answers| answers.clients.len())
     }
 
+    /// Begin with a request if it is later than all that its client has begun or done: what it had begun before.
+    pub fn begin(&mut self, partition: u64, client_id: &[u8], request: u64) -> Option<u64> {
+        let client = self.client_mut(partition, client_id)?;
+        (request > client.highest.max(client.begun)).then(|| std::mem::replace(&mut client.begun, request))
+    }
+
+    /// Have a client begun with no more than it had before `begin`.
+    pub fn withdraw(&mut self, partition: u64, client_id: &[u8], begun: u64) {
+        if let Some(client) = self.client_mut(partition, client_id) {
+            client.begun = begun;
+        }
+    }
+
+    fn client_mut(&mut self, partition: u64, client_id: &[u8]) -> Option<&mut Client> {
+        self.partitions.get_mut(&partition)?.clients.get_mut(&to_id(client_id)?)
+    }
+
     fn take(&mut self, partition: u64, name: &[u8], run: Run, timestamp_ns: u64) {
         let Some((id, request)) = name.split_first_chunk::<ID>().filter(|_| name.len() == NAME) else { return };
         let request = u64::from_le_bytes(request.try_into().expect("eight bytes"));
@@ -222,14 +239,9 @@ impl AnswerTable {
     /// Begin with a request if it is later than all that its client has begun or done; say whether it is.
     ///
     /// Of a client that the partition does not know that cannot be said.
-    pub fn begin(&mut self, partition: u64, client_id: &[u8], request: u64) -> bool {
-        let known = self.partitions.get_mut(&partition).zip(to_id(client_id));
-        let Some(client) = known.and_then(|(answers, id)| answers.clients.get_mut(&id)) else { return false };
-        let is_later = request > client.highest.max(client.begun);
-        if is_later {
-            client.begun = request;
-        }
-        is_later
+    #[pyo3(name = "begin")]
+    fn begin_and_tell(&mut self, partition: u64, client_id: &[u8], request: u64) -> bool {
+        self.begin(partition, client_id, request).is_some()
     }
 
     /// The indices of the records that a request has appended; None if it is too old to tell.
@@ -278,14 +290,15 @@ impl AnswerTable {
     }
 
     /// Take what was stored of a partition.
-    fn restore(&mut self, partition: u64, stored: Vec<Stored>) {
+    fn restore(&mut self, partition: u64, stored: &Bound<'_, PyAny>) -> PyResult<()> {
         let mut answers = Answers::default();
-        for (id, highest, last_ns, stretches, odd) in stored {
+        for (id, highest, last_ns, stretches, odd) in stored.extract::<Vec<Stored>>()? {
             let Some(id) = to_id(&id) else { continue };
             let client = answers.hear_of(id, last_ns);
             (client.highest, client.stretches, client.odd) = (highest, stretches.into(), odd.into_iter().collect());
         }
         self.partitions.insert(partition, answers);
+        Ok(())
     }
 
     /// Forget a partition.

@@ -311,10 +311,12 @@ impl Appender {
     ) -> PyResult<Self> {
         let segment = Writable::new(buffer)?;
         if offset.0 > segment.region().len() || offset.0 % 8 != 0 || interval == 0 {
-            return Err(PyValueError::new_err("an offset outside the buffer or not a multiple of 8, or no interval"));
+            return Err(checked::error::<PyValueError>(
+                "an offset outside the buffer or not a multiple of 8, or no interval",
+            ));
         }
         if sequence > SEQUENCE_MAX {
-            return Err(PyOverflowError::new_err("the sequence is above 2**63 - 1"));
+            return Err(checked::error::<PyOverflowError>("the sequence is above 2**63 - 1"));
         }
         let state = State {
             offset: offset.0,
@@ -349,7 +351,7 @@ impl Appender {
             }
             let bytes = core.segment.as_ref().map_or(0, |segment| segment.region().len());
             if limit.0 > bytes || hard.0 > bytes {
-                return Err(PyValueError::new_err("the limit is outside the buffer"));
+                return Err(checked::error::<PyValueError>("the limit is outside the buffer"));
             }
             core.grant = Grant { limit: limit.0, hard: hard.0, records };
             Ok(())

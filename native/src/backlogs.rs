@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-use crate::checked::{self, Checked};
+use crate::checked::{self, Checked, Made};
 
 /// Neighbours that were admitted together: first and last index, bytes, since when.
 type Stretch = (u64, u64, u64, u64);
@@ -139,20 +139,39 @@ impl BacklogTable {
     }
 
     /// Reserve the next indices of a partition where nothing speaks against it: the first; else 0.
-    fn reserve(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> Checked<u64> {
-        let Some(first) = self.room(partition, ops, size, now_ns) else { return Checked(0) };
-        self.add(partition, ops, size, now_ns);
-        Checked(first)
+    fn reserve<'py>(
+        &mut self,
+        py: Python<'py>,
+        partition: u64,
+        ops: u64,
+        size: u64,
+        now_ns: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let first = self.room(partition, ops, size, now_ns);
+        let made = first.unwrap_or(0).made(py)?; // What is reserved must be told, and telling takes memory.
+        if first.is_some() {
+            self.add(partition, ops, size, now_ns);
+        }
+        Ok(made)
     }
 
     /// Reserve the next indices of a partition, whatever it has in hand: the first.
     #[pyo3(name = "add")]
-    fn add_and_tell(&mut self, partition: u64, ops: u64, size: u64, now_ns: u64) -> Checked<u64> {
-        Checked(self.add(partition, ops, size, now_ns))
+    fn add_and_tell<'py>(
+        &mut self,
+        py: Python<'py>,
+        partition: u64,
+        ops: u64,
+        size: u64,
+        now_ns: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let made = self.partitions.entry(partition).or_default().next_index.made(py)?; // As in `reserve`.
+        self.add(partition, ops, size, now_ns);
+        Ok(made)
     }
 
     /// Give indices from `index` on back.
-    fn withdraw(&mut self, partition: u64, index: u64) {
+    pub fn withdraw(&mut self, partition: u64, index: u64) {
         let Some(backlog) = self.partitions.get_mut(&partition) else { return };
         while let Some(last) = backlog.stretches.back().copied().filter(|last| last.1 >= index) {
             backlog.stretches.pop_back();

@@ -65,10 +65,10 @@ impl Numbers {
         }
         let region = Region::readable(object)?;
         if !matches!(region.item(), (1, _) | (8, b"Q" | b"L" | b"@Q" | b"@L" | b"=Q" | b"<Q")) {
-            return Err(PyTypeError::new_err("a buffer of u64 is required"));
+            return Err(checked::error::<PyTypeError>("a buffer of u64 is required"));
         }
         if region.len() / 8 < stop {
-            return Err(PyValueError::new_err("fewer numbers than payloads"));
+            return Err(checked::error::<PyValueError>("fewer numbers than payloads"));
         }
         Ok(Self::Many(region))
     }
@@ -86,7 +86,7 @@ impl Numbers {
 #[inline]
 pub fn check_timestamp(timestamp_ns: u64) -> PyResult<()> {
     if timestamp_ns > i64::MAX as u64 {
-        return Err(PyOverflowError::new_err("a timestamp is above 2**63 - 1"));
+        return Err(checked::error::<PyOverflowError>("a timestamp is above 2**63 - 1"));
     }
     Ok(())
 }
@@ -162,7 +162,7 @@ impl<'py> Held<'py> {
 /// Hold the payloads of a list or a tuple that there is room for, having looked that each is bytes-like.
 pub fn gather<'py>(payloads: &Bound<'py, PyAny>, batch: &Batch, mut room: Room) -> PyResult<Vec<Held<'py>>> {
     if !payloads.is_instance_of::<PyList>() && !payloads.is_instance_of::<PyTuple>() {
-        return Err(PyTypeError::new_err("a list or a tuple of payloads is required"));
+        return Err(checked::error::<PyTypeError>("a list or a tuple of payloads is required"));
     }
     let mut held = Vec::new();
     for index in batch.start..batch.stop {
@@ -190,7 +190,7 @@ impl Ends {
     pub fn new(object: &Bound<'_, PyAny>, wide: bool, stop: usize) -> PyResult<Self> {
         let region = Region::readable(object)?;
         if region.len() / (if wide { 8 } else { 4 }) <= stop {
-            return Err(PyValueError::new_err("fewer offsets than payloads"));
+            return Err(checked::error::<PyValueError>("fewer offsets than payloads"));
         }
         Ok(Self { region, wide })
     }
@@ -212,7 +212,7 @@ impl Ends {
             }
             let to = self.get(index + 1);
             if from > to || to > bytes {
-                return Err(PyValueError::new_err("the offsets do not lie inside the data, in order"));
+                return Err(checked::error::<PyValueError>("the offsets do not lie inside the data, in order"));
             }
             if room.admit(to - from).is_none() {
                 return Ok(index);

@@ -7,6 +7,7 @@
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
+use crate::checked;
 use crate::memory::crc32c_four;
 use crate::record::{self, HEADER, Header};
 use crate::scan::{BAD, MORE, Window};
@@ -126,7 +127,7 @@ impl Block {
     pub fn read_column(&mut self, window: &Window, budget: &mut Budget) -> PyResult<()> {
         self.read_up_to(window, budget, COLUMN_BYTES_MAX);
         if budget.count == 0 && self.state == Some(MORE) && !budget.is_spent() {
-            return Err(PyOverflowError::new_err("the payload is too large for a column"));
+            return Err(checked::error::<PyOverflowError>("the payload is too large for a column"));
         }
         Ok(())
     }

@@ -2,7 +2,8 @@
 //!
 //! What PyO3 makes in passing (numbers, tuples, lists, bytes) panics if there was none, and what Rust makes aborts the
 //! process.  Neither is an error that a caller of this module could catch, so whatever depends on what it was given is
-//! made here, or as here.  With `memory.rs` and `object.rs` this is the only unsafe code of this crate.
+//! made here, or as here.  An argument whose extraction takes memory, such as a vector, is extracted in the function:
+//! for one that PyO3 extracts before the call, it adds a note to the error, and panics if there is no memory for that.  With `memory.rs` and `object.rs` this is the only unsafe code of this crate.
 
 #![allow(unsafe_code)]
 
@@ -12,6 +13,7 @@ use std::hint::black_box;
 use std::io::{Write, stderr};
 use std::panic::{set_hook, take_hook};
 
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -21,6 +23,15 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
 #[cold]
 pub fn no_memory() -> PyErr {
     PyMemoryError::new_err(())
+}
+
+/// An error with a text.  PyO3 makes the text when it raises the error, and panics if there is no memory for it.
+#[cold]
+pub fn error<E: PyTypeInfo>(text: &str) -> PyErr {
+    Python::attach(|py| match text.made(py) {
+        Ok(text) => PyErr::from_type(E::type_object(py), text.unbind()),
+        Err(error) => error,
+    })
 }
 
 /// What a backtrace may need, of the program and all of its libraries.

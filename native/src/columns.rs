@@ -203,7 +203,7 @@ pub fn columns<'py>(
 ) -> PyResult<Checked<Parts<'py>>> {
     let _ = sequence;
     let wanted = u8::try_from(wanted).ok().filter(|wanted| wanted & !ALL == 0);
-    let wanted = wanted.ok_or_else(|| PyValueError::new_err("there is no such column"))?;
+    let wanted = wanted.ok_or_else(|| checked::error::<PyValueError>("there is no such column"))?;
     let window = Window::aligned(buffer, offset, limit)?;
     let left = window.left(offset.0);
     let rows = usize::try_from(max_records).unwrap_or(usize::MAX).min(left / 24);

@@ -183,7 +183,8 @@ pub fn place_commands<'py>(
     let mut at = start.min(bytes.len());
     while let Some(command) = Command::first(&bytes[at..], version).filter(Command::writes) {
         let Some(known) = doors.get_item(Checked(command.partition()))? else { break };
-        let known = known.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("a door with its least ext_id"))?;
+        let known =
+            known.cast::<PyTuple>().map_err(|_| checked::error::<PyTypeError>("a door with its least ext_id"))?;
         let is_of_this_life = ext_id >= known.get_item(0)?.extract()?;
         let door = known.get_item(1)?;
         let Ok(door) = door.cast::<Door>() else { break }; // One of the pure kernel.

@@ -67,7 +67,7 @@ fn items<'py, T>(object: &Bound<'py, PyAny>, take: impl Fn(Bound<'py, PyAny>) ->
     if let Ok(list) = object.cast::<PyList>() {
         return checked::collect(list.iter().map(take));
     }
-    let tuple = object.cast::<PyTuple>().map_err(|_| PyTypeError::new_err("a list or a tuple is required"))?;
+    let tuple = object.cast::<PyTuple>().map_err(|_| checked::error::<PyTypeError>("a list or a tuple is required"))?;
     checked::collect(tuple.iter().map(take))
 }
 
@@ -75,9 +75,9 @@ fn as_key(object: Bound<'_, PyAny>, bytes_max: usize) -> PyResult<Option<Bound<'
     if object.is_none() {
         return Ok(None);
     }
-    let key = object.cast_into::<PyBytes>().map_err(|_| PyTypeError::new_err("a key must be bytes"))?;
+    let key = object.cast_into::<PyBytes>().map_err(|_| checked::error::<PyTypeError>("a key must be bytes"))?;
     if key.as_bytes().len() > bytes_max {
-        return Err(PyValueError::new_err("a key is too long"));
+        return Err(checked::error::<PyValueError>("a key is too long"));
     }
     Ok(Some(key))
 }
@@ -144,10 +144,10 @@ pub fn deal<'py>(
     let values = items(payloads, Held::new)?;
     let keys = items(keys, |key| as_key(key, key_bytes_max))?;
     if values.len() != keys.len() {
-        return Err(PyValueError::new_err("there are not as many keys as payloads"));
+        return Err(checked::error::<PyValueError>("there are not as many keys as payloads"));
     }
     if shards == 0 {
-        return Err(PyValueError::new_err("there is at least one shard"));
+        return Err(checked::error::<PyValueError>("there is at least one shard"));
     }
     let pairs = || keys.iter().map(|key| key.as_ref().map(PyBytesMethods::as_bytes)).zip(&values);
     let plan = Plan::new(pairs().map(|(key, value)| (key, value.payload().bytes().len())), shards, turn, seed)?;

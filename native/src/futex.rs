@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, fence};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::checked::Checked;
+use crate::checked::{self, Checked};
 use crate::memory::{Writable, futex_wait, futex_wake};
 
 const FLAG: usize = 0;
@@ -24,7 +24,7 @@ impl Wake {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let words = Writable::new(object)?;
         if words.region().len() < 8 {
-            return Err(PyValueError::new_err("a wake buffer has at least 8 bytes"));
+            return Err(checked::error::<PyValueError>("a wake buffer has at least 8 bytes"));
         }
         Ok(Self(words))
     }

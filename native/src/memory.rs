@@ -66,7 +66,7 @@ impl Region {
     fn export(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object)?;
         if !buffer.is_c_contiguous() {
-            return Err(PyTypeError::new_err("a contiguous bytes-like object is required"));
+            return Err(checked::error::<PyTypeError>("a contiguous bytes-like object is required"));
         }
         let bytes = buffer.len_bytes();
         let base = if bytes == 0 { ptr::without_provenance_mut(WORD) } else { buffer.buf_ptr().cast() };
@@ -154,10 +154,10 @@ impl Writable {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let region = Region::export(object)?;
         if matches!(&region.hold, Hold::Buffer(buffer) if buffer.readonly()) {
-            return Err(PyTypeError::new_err("a writable bytes-like object is required"));
+            return Err(checked::error::<PyTypeError>("a writable bytes-like object is required"));
         }
         if region.base.addr() % WORD != 0 {
-            return Err(PyValueError::new_err("the buffer's memory is not aligned to 8 bytes"));
+            return Err(checked::error::<PyValueError>("the buffer's memory is not aligned to 8 bytes"));
         }
         Ok(Self(region))
     }
@@ -390,7 +390,7 @@ impl<'py> Column<'py> {
 /// The file behind a descriptor that stays open for as long as its owner waits for the answer.
 pub fn borrow_file(descriptor: i32) -> PyResult<Borrowed> {
     if descriptor < 0 {
-        return Err(PyValueError::new_err("the file is closed"));
+        return Err(checked::error::<PyValueError>("the file is closed"));
     }
     // SAFETY: it is never closed through this.  A descriptor that was closed meanwhile makes the calls fail.
     Ok(ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) }))

@@ -43,28 +43,34 @@ impl RaftCore {
     /// Run the engine; if it panics, never again.
     fn run<T>(&mut self, action: impl FnOnce(&mut RawNode<Window>) -> T) -> PyResult<T> {
         if let Some(reason) = &self.poisoned {
-            return Err(Poisoned::new_err(format!("the engine broke before: {reason}")));
+            return Err(checked::error::<Poisoned>(&format!("the engine broke before: {reason}")));
         }
         watched(|| action(&mut self.node)).map_err(|reason| {
             self.poisoned = Some(reason.clone());
-            Poisoned::new_err(format!("the engine broke: {reason}"))
+            checked::error::<Poisoned>(&format!("the engine broke: {reason}"))
         })
     }
 
+    /// Have every later call fail: there was no memory for what the engine said.
+    fn break_off(&mut self, what: &str) {
+        self.poisoned = Some(format!("there was no memory for {what}, and the engine does not say it twice"));
+    }
+
     /// Append what is proposed, all or none; the index of the first, or 0.
-    fn append(&mut self, entries: Vec<Entry>) -> PyResult<u64> {
-        let count = entries.len() as u64;
+    fn append<'py>(&mut self, py: Python<'py>, entries: Vec<Entry>) -> PyResult<Bound<'py, PyAny>> {
+        // What is appended must be told, and telling takes memory.
+        let (first, none) = ((self.node.raft.raft_log.last_index() + 1).made(py)?, 0u64.made(py)?);
         self.run(|node| {
             if node.raft.state != StateRole::Leader {
-                return Ok(0);
+                return Ok(none);
             }
             let mut message = Message::default();
             message.set_msg_type(MessageType::MsgPropose);
             message.from = node.raft.id;
             message.set_entries(entries.into());
             match node.raft.step(message) {
-                Ok(()) => Ok(node.raft.raft_log.last_index() + 1 - count),
-                Err(Error::ProposalDropped) => Ok(0),
+                Ok(()) => Ok(first),
+                Err(Error::ProposalDropped) => Ok(none),
                 Err(error) => Err(usage(&error)),
             }
         })?
@@ -75,13 +81,15 @@ impl RaftCore {
 impl RaftCore {
     /// Start from what a log store recovered.
     #[new]
-    fn new(node: u64, options: Options, recovered: Recovered<'_>) -> PyResult<Self> {
+    fn new(node: u64, options: Options, recovered: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let recovered: Recovered<'_> = recovered.extract()?;
         let window_bytes_max = options.window_bytes_max;
         let config = Config { id: node, applied: recovered.applied, ..options.into() };
         config.validate().map_err(|error| usage(&error))?;
-        let window = recovered.window().map_err(UsageError::new_err)?;
+        let window = recovered.window().map_err(|why| checked::error::<UsageError>(&why))?;
         let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let node = watched(|| RawNode::new(&config, window, &logger)).map_err(UsageError::new_err)?;
+        let node =
+            watched(|| RawNode::new(&config, window, &logger)).map_err(|why| checked::error::<UsageError>(&why))?;
         Ok(Self { node: node.map_err(|error| usage(&error))?, window_bytes_max, poisoned: None })
     }
 
@@ -96,13 +104,13 @@ impl RaftCore {
     }
 
     /// Take in messages that `sender` sent.
-    fn step(&mut self, sender: u64, messages: Vec<Bound<'_, PyBytes>>) -> PyResult<()> {
-        for message in messages {
+    fn step(&mut self, sender: u64, messages: &Bound<'_, PyAny>) -> PyResult<()> {
+        for message in messages.extract::<Vec<Bound<'_, PyBytes>>>()? {
             let message = Message::parse_from_carllerche_bytes(&Bytes::from_owner(PyBackedBytes::from(message)))
-                .map_err(|error| UsageError::new_err(format!("no message: {error}")))?;
+                .map_err(|error| checked::error::<UsageError>(&format!("no message: {error}")))?;
             if message.from != sender || message.to != self.node.raft.id {
                 let route = format!("a message of node {} to node {}", message.from, message.to);
-                return Err(UsageError::new_err(format!("{route} came from node {sender}")));
+                return Err(checked::error::<UsageError>(&format!("{route} came from node {sender}")));
             }
             let refused = match message.get_msg_type() {
                 // Only a leader proposes, after admission, and only its own node tells it to hand over.
@@ -128,19 +136,26 @@ impl RaftCore {
     }
 
     /// Append entries as the leader: the index of the first, 0 if they were refused.
-    fn propose(&mut self, data: Vec<Bound<'_, PyBytes>>) -> PyResult<Checked<u64>> {
+    fn propose<'py>(&mut self, data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, data) = (data.py(), data.extract::<Vec<Bound<'_, PyBytes>>>()?);
         if data.is_empty() {
-            return Ok(Checked(0));
+            return 0u64.made(py);
         }
         let own = |data| Bytes::from_owner(PyBackedBytes::from(data)); // Python's own bytes: nothing is copied.
-        self.append(data.into_iter().map(|data| Entry { data: own(data), ..Entry::default() }).collect()).map(Checked)
+        self.append(py, data.into_iter().map(|data| Entry { data: own(data), ..Entry::default() }).collect())
     }
 
     /// Propose a change of membership: its index, 0 if it was refused.
-    fn propose_change(&mut self, changes: Vec<(i32, u64)>, context: Vec<u8>, joint: bool) -> PyResult<Checked<u64>> {
+    fn propose_change<'py>(
+        &mut self,
+        changes: &Bound<'py, PyAny>,
+        context: Vec<u8>,
+        joint: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, changes) = (changes.py(), changes.extract::<Vec<(i32, u64)>>()?);
         let outgoing = !self.node.raft.prs().conf().to_conf_state().voters_outgoing.is_empty();
         if self.node.raft.has_pending_conf() || outgoing != changes.is_empty() {
-            return Ok(Checked(0)); // The engine would put an empty entry in its place.
+            return 0u64.made(py); // The engine would put an empty entry in its place.
         }
         let mut change = ConfChangeV2 { context: context.into(), ..ConfChangeV2::default() };
         change.set_transition(if joint { ConfChangeTransition::Implicit } else { ConfChangeTransition::Auto });
@@ -149,24 +164,27 @@ impl RaftCore {
                 0 => ConfChangeType::AddNode,
                 1 => ConfChangeType::RemoveNode,
                 2 => ConfChangeType::AddLearnerNode,
-                _ => return Err(UsageError::new_err(format!("no change of membership is called {kind}"))),
+                _ => return Err(checked::error::<UsageError>(&format!("no change of membership is called {kind}"))),
             };
             let mut single = ConfChangeSingle { node_id, ..ConfChangeSingle::default() };
             single.set_change_type(kind);
             change.mut_changes().push(single);
         }
-        let data = change.write_to_bytes().map_err(|error| UsageError::new_err(error.to_string()))?;
+        let data = change.write_to_bytes().map_err(|error| checked::error::<UsageError>(&error.to_string()))?;
         let mut entry = Entry { data: data.into(), ..Entry::default() };
         entry.set_entry_type(EntryType::EntryConfChangeV2);
-        self.append(vec![entry]).map(Checked)
+        self.append(py, vec![entry])
     }
 
     /// Make a committed change of membership take effect; who is a member now.
-    fn apply_change(&mut self, kind: i32, data: &[u8]) -> PyResult<Checked<ConfValue>> {
+    fn apply_change<'py>(&mut self, py: Python<'py>, kind: i32, data: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         if kind != EntryType::EntryConfChangeV2 as i32 {
-            return Err(UsageError::new_err(format!("an entry of kind {kind} is no change of membership of ours")));
+            return Err(checked::error::<UsageError>(&format!(
+                "an entry of kind {kind} is no change of membership of ours"
+            )));
         }
-        let change = ConfChangeV2::parse_from_bytes(data).map_err(|error| UsageError::new_err(error.to_string()))?;
+        let change =
+            ConfChangeV2::parse_from_bytes(data).map_err(|error| checked::error::<UsageError>(&error.to_string()))?;
         let applied = self.run(|node| {
             let conf = node.apply_conf_change(&change)?;
             if node.raft.state == StateRole::Leader && !node.raft.promotable() {
@@ -177,7 +195,8 @@ impl RaftCore {
             }
             Ok(conf)
         })?;
-        applied.map(|conf| Checked(ConfValue::from(&conf))).map_err(|error: Error| usage(&error))
+        let conf = applied.map_err(|error: Error| usage(&error))?;
+        ConfValue::from(&conf).made(py).inspect_err(|_| self.break_off("who is a member now"))
     }
 
     /// Ask for a linearizable read.
@@ -202,10 +221,7 @@ impl RaftCore {
             node.advance_append_async(ready);
             taken
         })?;
-        taken.to_python(py).map(Checked).inspect_err(|_| {
-            self.poisoned =
-                Some("there was no memory for what is to be done, and the engine does not say it twice".into());
-        })
+        taken.to_python(py).map(Checked).inspect_err(|_| self.break_off("what is to be done"))
     }
 
     /// This ready, and every one before it, is durable.
@@ -223,13 +239,15 @@ impl RaftCore {
     }
 
     /// Old entries that are needed: token, first, end, bytes.
-    fn fetches(&mut self) -> PyResult<Checked<Vec<Fetch>>> {
-        self.run(|node| node.store().take_fetches()).map(Checked)
+    fn fetches<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let fetches: Vec<Fetch> = self.run(|node| node.store().take_fetches())?;
+        fetches.made(py).inspect_err(|_| self.break_off("the entries that it needs"))
     }
 
     /// Answer a request for old entries.
-    fn on_fetched(&mut self, token: u64, entries: Vec<EntryValue<'_>>) -> PyResult<()> {
-        let entries = entries.into_iter().map(values::entry).collect::<PyResult<_>>()?;
+    fn on_fetched(&mut self, token: u64, entries: &Bound<'_, PyAny>) -> PyResult<()> {
+        let entries =
+            entries.extract::<Vec<EntryValue<'_>>>()?.into_iter().map(values::entry).collect::<PyResult<_>>()?;
         self.run(|node| {
             for waiter in node.mut_store().answer(token, entries) {
                 node.on_entries_fetched(waiter);
@@ -244,14 +262,15 @@ impl RaftCore {
     }
 
     /// Have a snapshot ready for nodes that are too far behind.
-    fn set_snapshot(&mut self, snapshot: SnapshotValue) -> PyResult<()> {
+    fn set_snapshot(&mut self, snapshot: &Bound<'_, PyAny>) -> PyResult<()> {
+        let snapshot: SnapshotValue = snapshot.extract()?;
         self.run(|node| node.mut_store().set_snapshot(values::snapshot(snapshot)))
     }
 
     /// Forget entries up to `index`.
     fn compact(&mut self, index: u64) -> PyResult<()> {
         if index > self.node.raft.raft_log.applied() {
-            return Err(UsageError::new_err(format!("entry {index} is not applied yet")));
+            return Err(checked::error::<UsageError>(&format!("entry {index} is not applied yet")));
         }
         self.run(|node| node.mut_store().compact(index))
     }
@@ -294,7 +313,7 @@ fn is_installing(node: &RawNode<Window>) -> bool {
 }
 
 fn usage(error: &Error) -> PyErr {
-    UsageError::new_err(error.to_string())
+    checked::error::<UsageError>(&error.to_string())
 }
 
 /// Run the engine; if it panics, return why and where, and print nothing: whoever called gets an error.

@@ -46,7 +46,7 @@ impl<'py> FromPyObject<'_, 'py> for Place {
 }
 
 fn outside() -> PyErr {
-    PyValueError::new_err("the offset or the limit is outside the buffer")
+    checked::error::<PyValueError>("the offset or the limit is outside the buffer")
 }
 
 /// Records of one buffer below a limit.
@@ -68,7 +68,7 @@ impl Window {
     /// The records from a multiple of 8 on.
     pub fn aligned(buffer: &Bound<'_, PyAny>, offset: Place, limit: Place) -> PyResult<Self> {
         if offset.0 % 8 != 0 {
-            return Err(PyValueError::new_err("the offset is not a multiple of 8"));
+            return Err(checked::error::<PyValueError>("the offset is not a multiple of 8"));
         }
         Self::new(buffer, offset, limit)
     }
@@ -248,7 +248,7 @@ pub fn index_records<'py>(
     max_timestamp_ns: u64,
 ) -> PyResult<Bound<'py, PyBytes>> {
     if interval == 0 {
-        return Err(PyValueError::new_err("the interval is at least 1"));
+        return Err(checked::error::<PyValueError>("the interval is at least 1"));
     }
     let window = Window::aligned(buffer, offset, limit)?;
     let (mut offset, mut max, mut entries) = (offset.0, max_timestamp_ns, Vec::new());

@@ -1,11 +1,10 @@
 """The native kernel without memory: a MemoryError, and nothing half done.
 
-Each allocation of the interpreter's in a call is made to fail, alone, and with all those after it.  All are made in a
-child process: an abort is then an error of one test.
+Each allocation of the interpreter's in a call is made to fail, alone, and with all those after it.  What only nodes
+call is in `tests/replica/test_memory.py`.
 """
 
 import array
-import importlib
 import os
 import struct
 from collections.abc import Callable
@@ -16,15 +15,15 @@ import pytest
 
 from tests.forking import in_child
 from tests.kernel.packing import U64_MAX
+from tests.kernel.starving import refused, starve
 
 pytestmark = pytest.mark.needs("native", "testcapi")
 
-FAILURES_MAX = 20_000
 COUNT = 300
 """More than the interpreter has numbers of its own for."""
 
 
-class Bench:
+class Segments:
     """Buffers with records, an appender to each, and a door."""
 
     def __init__(self, kernel: ModuleType) -> None:
@@ -60,7 +59,7 @@ class Bench:
         self.door = self.kernel.Door(lambda *_: 1 << 40)
         self.door.set(self.open)
 
-    def check(self) -> None:
+    def check(self, _found: str) -> None:
         """What can be read is what was counted: none is there without the others of its batch."""
         records, offset, _ = self.kernel.scan(self.fresh, 0, len(self.fresh), 1 << 40, 1 << 20, 1 << 20)
         assert (len(records), offset) == (self.open.count, self.open.offset)
@@ -68,8 +67,9 @@ class Bench:
         assert len(self.open.index()) == -(-len(records) // 16) * 16
 
 
-CALLS: dict[str, Callable[[Bench], object]] = {
+CALLS: dict[str, Callable[[Segments], object]] = {
     "scan": lambda on: on.kernel.scan(on.buffer, 0, on.end, 1 << 40, 1000, 1 << 20),
+    "a scan that is refused": lambda on: refused(lambda: on.kernel.scan(on.buffer, 4, on.end, 1 << 40, 1000, 1 << 20)),
     "columns": lambda on: on.kernel.columns(on.buffer, 0, on.end, 0, 1000, 1 << 20),
     "columns of keyed records": lambda on: on.kernel.columns(on.keyed, 0, on.keyed_end, 0, 1000, 1 << 20, 31, True),  # noqa: FBT003 - as the kernel is called
     "verify": lambda on: on.kernel.verify(on.buffer, 0, on.end),
@@ -109,35 +109,6 @@ CALLS: dict[str, Callable[[Bench], object]] = {
 }
 
 
-def outcome(call: Callable[[Bench], object], on: Bench, first: int, stop: int) -> str:
-    """Return what a call comes to if allocations from `first` up to `stop` (0: for ever) fail."""
-    import _testcapi  # type: ignore[import-not-found] # noqa: PLC0415 - not every Python has it
-
-    try:
-        _testcapi.set_nomemory(first, stop)
-        try:
-            call(on)
-        finally:
-            _testcapi.remove_mem_hooks()
-    except MemoryError:
-        return "MemoryError"
-    return "done"
-
-
-def starve(name: str) -> set[str]:
-    on, call = Bench(importlib.import_module("latewood._native")), CALLS[name]
-    call(on)
-    seen = set()
-    for lasting in (False, True):
-        for first in range(FAILURES_MAX):
-            on.begin()
-            seen.add(found := outcome(call, on, first, 0 if lasting else first + 1))
-            on.check()
-            if found == "done" and first:  # At first the frame of the call itself may be what is missing.
-                break
-    return seen
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_without_memory_is_a_memory_error_and_leaves_nothing_half_done(name: str) -> None:
-    assert "done" in in_child(lambda: starve(name)) <= {"MemoryError", "done"}
+    assert "done" in in_child(lambda: starve(Segments, CALLS[name])) <= {"MemoryError", "done"}

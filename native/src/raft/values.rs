@@ -4,6 +4,8 @@ use ::raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, Snapshot}
 use ::raft::{Config, ProgressState, RawNode, ReadOnlyOption, ReadState, Ready};
 use bytes::Bytes;
 use protobuf::Message as _;
+use pyo3::Borrowed;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -30,8 +32,18 @@ pub type ReadyValue<'py> = (
 );
 
 /// Voters, learners, outgoing voters, learners to be, whether a joint configuration is left by itself.
-#[derive(FromPyObject)]
 pub struct ConfValue(Vec<u64>, Vec<u64>, Vec<u64>, Vec<u64>, bool);
+
+/// As derived, but an error is the one that was raised: for one that says more there may be no memory.
+impl FromPyObject<'_, '_> for ConfValue {
+    type Error = PyErr;
+
+    fn extract(conf: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        conf.extract().map(|(voters, learners, outgoing, coming, auto_leave)| {
+            Self(voters, learners, outgoing, coming, auto_leave)
+        })
+    }
+}
 
 impl<'py> Made<'py> for ConfValue {
     fn made(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -105,7 +117,6 @@ impl From<Options> for Config {
 }
 
 /// What a log store found on disk.
-#[derive(FromPyObject)]
 pub struct Recovered<'py> {
     hard_state: (u64, u64, u64),
     conf: ConfValue,
@@ -114,6 +125,24 @@ pub struct Recovered<'py> {
     entries: Vec<EntryValue<'py>>,
     pub applied: u64,
     snapshot: Option<SnapshotValue>,
+}
+
+/// As `ConfValue`.
+impl<'py> FromPyObject<'_, 'py> for Recovered<'py> {
+    type Error = PyErr;
+
+    fn extract(found: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let py = found.py();
+        Ok(Self {
+            hard_state: found.getattr(intern!(py, "hard_state"))?.extract()?,
+            conf: found.getattr(intern!(py, "conf"))?.extract()?,
+            terms: found.getattr(intern!(py, "terms"))?.extract()?,
+            last_index: found.getattr(intern!(py, "last_index"))?.extract()?,
+            entries: found.getattr(intern!(py, "entries"))?.extract()?,
+            applied: found.getattr(intern!(py, "applied"))?.extract()?,
+            snapshot: found.getattr(intern!(py, "snapshot"))?.extract()?,
+        })
+    }
 }
 
 impl Recovered<'_> {
@@ -142,7 +171,7 @@ pub fn entry((index, term, kind, data): EntryValue<'_>) -> PyResult<Entry> {
         0 => EntryType::EntryNormal,
         1 => EntryType::EntryConfChange,
         2 => EntryType::EntryConfChangeV2,
-        _ => return Err(UsageError::new_err(format!("entry {index} is of unknown kind {kind}"))),
+        _ => return Err(checked::error::<UsageError>(&format!("entry {index} is of unknown kind {kind}"))),
     });
     Ok(entry)
 }
