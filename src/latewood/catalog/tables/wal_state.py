@@ -49,7 +49,7 @@ class WalStateRecord(Record, frozen=True, kw_only=True):
     flush_gate_state: FlushGateState = FlushGateState()
     updated_at_ms: int = 0
     lost: tuple[tuple[int, int], ...] = ()
-    """First and last-but-one sequences of records that neither chunks nor the log have: their loss was accepted."""
+    """Ranges of records that neither chunks nor the log have, because their loss was accepted: first sequence, and end."""
 
 
 def _from_version_0(body: bytes) -> WalStateRecord:
