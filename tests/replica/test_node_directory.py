@@ -130,3 +130,23 @@ def test_a_node_whose_logs_cannot_store_their_final_state_lets_go_of_all_of_them
 
     asyncio.run(fails_to_close())
     run(config, story)
+
+
+def test_a_node_whose_ticks_failed_lets_go_of_all_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = founded(tmp_path)
+
+    def failing(*_: object) -> None:
+        raise ZeroDivisionError("a tick failed")
+
+    async def story(node: Node, client: latewood.AsyncClient) -> None:
+        await client.partition(7).append(b"kept")
+        with monkeypatch.context() as patched:
+            patched.setattr(Node, "_tick", failing)
+            assert isinstance(await asyncio.wait_for(asyncio.shield(node.stopped), SECONDS_MAX), ZeroDivisionError)
+
+    async def again(_: Node, client: latewood.AsyncClient) -> None:
+        assert [record.payload async for record in client.partition(7).scan()] == [b"kept"]
+
+    run(config, story)
+    run(config, again)

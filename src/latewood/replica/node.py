@@ -130,10 +130,11 @@ class Node:
     async def close(self) -> None:
         """Stop gracefully: hand over if we lead, answer nobody any more, and release everything."""
         self._is_closing = True
-        for task in [*self._tasks, *([self._reopening] if self._reopening else [])]:
+        tasks = [*self._tasks, *([self._reopening] if self._reopening else [])]
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if tasks:
+            await asyncio.wait(tasks)  # What one of them raised is told by `stopped`, and keeps nothing open.
         self._offers.close()
         self._standing.close()
         try:
