@@ -88,11 +88,9 @@ class DirectoryTier:
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """Yield all files under a prefix, but not unfinished ones."""
         with self._found():
-            paths = self._fs.walk(self._root / check_prefix(prefix))
-        for path in paths:
-            if token_of_temporary(path.name) is None and token_of_lock(path.name) is None:
-                yield self.head(path.relative_to(self._root).as_posix())
-        self._fs.check_root()
+            for path in self._fs.walk(self._root / check_prefix(prefix)):
+                if token_of_temporary(path.name) is None and token_of_lock(path.name) is None:
+                    yield self.head(path.relative_to(self._root).as_posix())
 
     def sweep(self, prefix: str, hook: Hook = no_hook) -> Sequence[str]:
         """Remove what puts that were killed have left directly under a prefix, and return the names.
