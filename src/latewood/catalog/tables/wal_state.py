@@ -49,7 +49,7 @@ class WalStateRecord(Record, frozen=True, kw_only=True):
     flush_gate_state: FlushGateState = FlushGateState()
     updated_at_ms: int = 0
     lost: tuple[tuple[int, int], ...] = ()
-    """Ranges of records that neither chunks nor the log have, because their loss was accepted: first sequence, and end."""
+    """Ranges of records that neither chunks nor the log have, as their loss was accepted: first sequence, and end."""
 
 
 def _from_version_0(body: bytes) -> WalStateRecord:
