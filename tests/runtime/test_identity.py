@@ -11,6 +11,7 @@ from latewood.catalog import Catalog
 from latewood.catalog.description import load_description
 from latewood.catalog.tables import DbRecord
 from latewood.cli.errors import ExitCode
+from latewood.clock import SystemClock
 from latewood.errors import AnotherLog, JobFailed, LogBehind
 from latewood.format.identity import Owner
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
@@ -20,6 +21,7 @@ from latewood.log.rebuild import rebuild
 from latewood.queue import open_queue
 from latewood.runtime import Store
 from latewood.runtime.remake import remake_catalog
+from latewood.tasks.engine import LocalEngine, Tools
 from tests.cli.shell import row, run
 
 if TYPE_CHECKING:
@@ -194,12 +196,29 @@ def test_objects_of_a_store_that_was_deleted_are_not_those_of_one_that_is_made_a
         assert [record.payload for record in store.database(NAME).scan()] == [b"new 0", b"new 1"]
 
 
-def test_a_rebuild_gives_a_shard_that_lost_its_identity_the_one_that_its_database_notes(tmp_path: Path) -> None:
+def by_command(path: Path, _: pytest.MonkeyPatch) -> None:
+    done = run("rebuild", path, "--yes")
+    assert (done.exit_code, "no identity was found" in done.stderr) == (0, False)
+
+
+def by_spark(path: Path, patch: pytest.MonkeyPatch) -> None:
+    """The driver's part; what executors do is done here."""
+    from latewood.runtime import spark_jobs  # noqa: PLC0415 - pyspark takes its time to load
+
+    tools = Tools(fs=PosixFS(), clock=SystemClock(), random_bytes=bytes, tier=lambda: pytest.fail("no archive is there"))
+    patch.setattr(spark_jobs, "engine_of", lambda *_, **__: LocalEngine(tools))
+    spark: Any = None
+    assert spark_jobs.rebuild_manifest(spark, path).identity is not None
+
+
+@pytest.mark.parametrize("rebuilt", [by_command, by_spark])
+def test_a_rebuild_gives_a_shard_that_lost_its_identity_the_one_that_its_database_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rebuilt: "Callable[[Path, pytest.MonkeyPatch], None]"
+) -> None:
     fill(tmp_path / "lake", "ours")
     for lost in ("identity", "manifest.1", "manifest.2", "manifest.current"):
         (shard_of(tmp_path / "lake", 0) / lost).unlink(missing_ok=True)
-    done = run("rebuild", shard_of(tmp_path / "lake", 0), "--yes")
-    assert (done.exit_code, "no identity was found" in done.stderr) == (0, False)
+    rebuilt(shard_of(tmp_path / "lake", 0), monkeypatch)
     with Store.open(tmp_path / "lake") as store:
         clicks = store.database(NAME)
         assert len(list(clicks.scan(shard=0))) == COUNT

@@ -25,6 +25,7 @@ from latewood.jobs.handlers.report import load_report
 from latewood.log.layout import Layout
 from latewood.log.rebuild import RebuildReport, rebuild
 from latewood.queue.verify import verify_queue
+from latewood.runtime.births import claim_of_shard
 from latewood.runtime.remake import Remade, remake_catalog
 from latewood.runtime.store import Store
 from latewood.spark.archive import ArchiveNames, archive_names
@@ -151,7 +152,8 @@ def rebuild_manifest(
     """
     root = local_path(str(path))
     looks = partial(looks_at_ends, engine_of(spark, root, lanes=lanes))
-    return rebuild(PosixFS(), Layout(root), dry_run=dry_run, accept_loss=accept_loss, looks=looks)
+    claim = claim_of_shard(PosixFS(), root)
+    return rebuild(PosixFS(), Layout(root), dry_run=dry_run, accept_loss=accept_loss, looks=looks, claim=claim)
 
 
 def rebuild_catalog(
