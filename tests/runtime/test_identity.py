@@ -205,7 +205,7 @@ def by_spark(path: Path, patch: pytest.MonkeyPatch) -> None:
     """The driver's part; what executors do is done here."""
     from latewood.runtime import spark_jobs  # noqa: PLC0415 - pyspark takes its time to load
 
-    tools = Tools(fs=PosixFS(), clock=SystemClock(), random_bytes=bytes, tier=lambda: pytest.fail("no archive is there"))
+    tools = Tools(fs=PosixFS(), clock=SystemClock(), random_bytes=bytes, tier=lambda: pytest.fail("no archive"))
     patch.setattr(spark_jobs, "engine_of", lambda *_, **__: LocalEngine(tools))
     spark: Any = None
     assert spark_jobs.rebuild_manifest(spark, path).identity is not None
