@@ -24,9 +24,12 @@ from latewood import (
     StorageError,
     UsageError,
 )
-from latewood.errors import CorruptError, DataLost, UnsupportedVersion
+from latewood.errors import CorruptError, DataLost, Poisoned, UnsupportedVersion
 from latewood.format.segment import HEADER_SIZE
+from latewood.fs import PosixFS
 from latewood.kernel import NAME
+from latewood.log.durability import Durability
+from latewood.log.manifest import ManifestStore
 from latewood.testing import MemFS
 from tests.log.desk import ROOT, Desk, payloads, sealed_ids
 
@@ -392,6 +395,39 @@ def test_a_log_that_is_refused_beside_newer_segments_leaves_no_descriptor_open(t
     for _ in range(3):
         with pytest.raises(ManifestCorrupted, match="the manifest does not know it"):
             latewood.open(tmp_path / "log")
+    assert descriptors() == before
+
+
+def refuse(*_: object) -> None:
+    raise StorageError("an input/output error")
+
+
+@pytest.mark.needs("proc")
+def test_a_first_segment_that_cannot_get_its_name_leaves_no_descriptor_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = descriptors()
+    monkeypatch.setattr(PosixFS, "rename_new", refuse)
+    with pytest.raises(StorageError):
+        latewood.open(tmp_path / "log", background=False)
+    assert descriptors() == before
+
+
+@pytest.mark.needs("proc")
+@pytest.mark.parametrize(
+    ("kind", "step"), [(PosixFS, "rename_new"), (ManifestStore, "publish"), (Durability, "write_first_checkpoint")]
+)
+def test_a_roll_that_fails_leaves_no_descriptor_open_once_the_log_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type, step: str
+) -> None:
+    before = descriptors()
+    log = latewood.open(tmp_path / "log", segment_bytes_max=512, background=False)
+    log.append(b"a")
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, step, refuse)
+        with pytest.raises(Poisoned):
+            log.roll()
+        log.close()
     assert descriptors() == before
 
 

@@ -20,13 +20,17 @@ from latewood.segment import file_bytes, prepare, write_header
 
 
 def begin_segment(fs: FileSystem, layout: Layout, file: File, header: SegmentHeader, path: str) -> File:
-    """Give a prepared file its header, then its name, both durable."""
-    write_header(file, header)
+    """Give a prepared file its header, then its name, both durable.  If that fails, the file is closed."""
     target = layout.absolute(path)
-    fs.make_directory(target.parent)
-    make_room(fs, layout, target)
-    fs.rename_new(file.path, target)
-    sync_directories(fs, target.parent, layout.segments)
+    try:
+        write_header(file, header)
+        fs.make_directory(target.parent)
+        make_room(fs, layout, target)
+        fs.rename_new(file.path, target)
+        sync_directories(fs, target.parent, layout.segments)
+    except BaseException:
+        file.close()
+        raise
     file.path = target
     return file
 

@@ -10,7 +10,7 @@ Order of writes on roll: docs/crash-safety.md, "roll".
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from latewood.clock import SystemClock
@@ -309,10 +309,14 @@ class Writer:
         file = self._begin_segment(header, path)  # 4. The new segment: header, name and directory.
         active = ActiveSegment(header.segment_index, HEADER_SIZE, 0, path)
         manifest = manifest._replace(active=active, next_sequence=header.base_record_count)
-        self._store_manifest(manifest)  # 5. Now it is part of the log.
-        segment = SegmentWriter(file, header, empty_tail(footer.max_timestamp), self._wake.view)
-        reserved_end = roll.reservation_end(HEADER_SIZE, 0, segment.records_end_max)
-        self.durability.write_first_checkpoint(segment, reserved_end)  # 6. Then, and only then, appends.
+        with ExitStack() as undo:
+            undo.callback(file.close)
+            self._store_manifest(manifest)  # 5. Now it is part of the log.
+            segment = SegmentWriter(file, header, empty_tail(footer.max_timestamp), self._wake.view)
+            undo.callback(segment.close)
+            reserved_end = roll.reservation_end(HEADER_SIZE, 0, segment.records_end_max)
+            self.durability.write_first_checkpoint(segment, reserved_end)  # 6. Then, and only then, appends.
+            undo.pop_all()
         self._attach(segment, reserved_end, flush_failed=False)
         old.close()
         if not footer.record_count:
