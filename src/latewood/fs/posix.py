@@ -184,17 +184,14 @@ class PosixFS:
                 # Perhaps a file server did it, its answer was lost, and it was asked again: then it is the same file.
                 if not _is_same_file(old, new):
                     raise _taken(target) from None
-                os.unlink(old.name, dir_fd=old.descriptor)
-                return
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-            else:
-                os.unlink(old.name, dir_fd=old.descriptor)
+                if self.exists(target):
+                    raise _taken(target) from None
+                os.replace(old.name, new.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor)
                 return
-        if self.exists(target):
-            raise _taken(target)
-        self.rename(source, target)
+            os.unlink(old.name, dir_fd=old.descriptor)
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
