@@ -19,7 +19,7 @@ def covered_end(applied: int, chunks: Iterable[Ranged]) -> int:
 def shortfall(reach: LogReach | None, covered: int, wanted: bytes | None) -> str | None:
     """Return why a log, None if there is none, cannot be the one that chunks up to `covered` are of; None: it can.
 
-    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.
+    `wanted` is the identity that the catalog notes of it; None: it notes none.
     """
     chunks = f"the store had its records up to {covered - 1} in chunks" if covered else "no chunk was made of it yet"
     if reach is None:

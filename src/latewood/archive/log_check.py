@@ -60,7 +60,7 @@ def log_behind(
 ) -> LogBehind | None:
     """Return what is wrong with the log of a shard whose chunks go up to `covered`; None: nothing.
 
-    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.  `files` are the chunk files of
+    `wanted` is the identity that the catalog notes of it; None: it notes none.  `files` are the chunk files of
     its database.  What chunks cover must have been looked up before, because a writer may go on meanwhile: both only
     grow, and the log is never behind.
 

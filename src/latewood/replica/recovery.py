@@ -218,7 +218,7 @@ def close_node(node: RecoveredNode) -> None:
 
 
 def _open_roster(site: NodeSite, roster: Roster, agreement: Agreement) -> None:
-    """Open the partitions, and refuse those that hold something that nobody gave them."""
+    """Open the partitions, and refuse those that hold a record that no entry made."""
     directory = site.layout.partitions
     for partition_id, born in partition_names(site.fs, directory):
         agreement.check_born(site.fs, directory / f"{partition_id}-{born}", partition_id, born)
@@ -378,7 +378,7 @@ def _fetch(roster: Roster, state: PartitionState, pull: Pull, *, may_replace: bo
 def _ends_as_elsewhere(partition: PartitionLogStore, state: PartitionState, pull: Pull) -> bool:
     """Say whether the last record of a partition, which no entry of the parent log vouches for, is that of other nodes.
 
-    They may have it no more: then nobody can say.
+    If they do not have it any more, the answer is yes: nothing speaks against it.
     """
     last = partition.last()
     if last is None:

@@ -66,8 +66,8 @@ def choose(found: Iterable[Found], log: LogSpan | None) -> tuple[list[Found], li
     A chunk that was made from others takes their place.  Of two that overlap otherwise (a flush that ran twice) the one
     that begins earlier counts, and of those that begin together the longer one.  One that could not be read counts only
     where nothing else has its records: it may be the only copy, and a key may turn up.  What lies behind a gap that the
-    log can fill does not count if the log has that too: it will be flushed again.  `log` is None if nobody knows what
-    it has.
+    log can fill does not count if the log has that too: it will be flushed again.  `log` is None if what it has
+    is unknown.
     """
     everything = list(found)
     replaced = {parent for one in everything if one.meta for parent in one.meta.parents}

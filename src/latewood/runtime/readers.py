@@ -105,7 +105,7 @@ class Readers:
 
         Raises:
             CorruptError: a file is damaged; nothing that it may hold back must go.
-            AnotherLog: a position is in another log, so nobody knows what its reader has read of this one.
+            AnotherLog: a position is in another log, so what its reader has read of this one is unknown.
         """
         here = self.positions_in(shard)
         for one in here:

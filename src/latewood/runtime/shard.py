@@ -167,7 +167,7 @@ class Shard:
                     self._give_up(error, piece.chunk)
             else:
                 tries = tries + 1 if at == before else 0
-                if tries >= _REPLANS_MAX:  # Not moved, and not there: somebody has changed the files of an open log.
+                if tries >= _REPLANS_MAX:  # Not moved, and not there: another program changed the files of an open log.
                     reason = f"records {at} to {stop - 1} were there, and are not any more"
                     raise CorruptError(reason, self.log.path, 0)
 

@@ -1,7 +1,7 @@
 """The log of a shard: made once, with its database, and opened ever after.
 
-It is the store's: nobody else appends to it.  Opening never makes one: a log that is not there any more is told, like
-one that ends before its chunks do.
+Only the store appends to it.  Opening never makes one: a log that is missing is an error, like one that ends before its
+chunks do.
 """
 
 from collections.abc import Callable

@@ -58,7 +58,7 @@ class DatabaseSite:
         return self._reader_floor(shard)
 
     def readers_held(self) -> AbstractContextManager[object]:
-        """Keep readers from beginning while a block runs: those that stand somewhere by then are all there are."""
+        """Keep readers from beginning while a block runs: the positions stored by then are those of all readers."""
         return retention_held(self._store.fs, self.layout.root)
 
     def chunk_path(self, record: ChunkRecord) -> Path:

@@ -115,7 +115,7 @@ class CommitRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Uncertain(Exception):  # becomes an AnotherLog where the file is known
-    """Nobody can tell how much of a batch is in a log."""
+    """How much of a batch is in a log cannot be determined."""
 
 
 class Verdict(Enum):
@@ -225,7 +225,7 @@ def kept(progress: Progress, log: LogNow) -> Progress:
     In another log nothing of it is.  If this one lost records, what was counted lies before the loss, or is uncertain.
 
     Raises:
-        Uncertain: nobody can tell how much of what was counted was lost.
+        Uncertain: how much of what was counted was lost cannot be determined.
     """
     reason = stranger_reason(log.identity, progress.mark, progress.end)
     if reason is None and progress.start is None and log.end < progress.end:

@@ -43,7 +43,7 @@ Offsets: TypeAlias = dict[ShardId, int]
 """A sequence of each shard."""
 
 Marks: TypeAlias = dict[ShardId, Mark | None]
-"""The log that a sequence of each shard is of; None: nobody stored it."""
+"""The log that a sequence of each shard is of; None: none was stored."""
 
 
 class StoredOffsets(NamedTuple):

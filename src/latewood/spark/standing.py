@@ -32,7 +32,7 @@ class Home(NamedTuple):
     target: Path
     """What commands call it: the log, or `lake/clicks` for a shard of that database."""
     identity: LogIdentity | None
-    """None: an older program made it, and nobody has opened it to append since."""
+    """None: an older program made it, and it was not opened to append since."""
     first: int
     """The first sequence that can be read."""
 

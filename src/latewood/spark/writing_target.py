@@ -105,7 +105,7 @@ def check_there(fs: FileSystem, target: Target) -> None:
 
 
 def check_living(fs: FileSystem, target: Target) -> None:
-    """Refuse a target that was deleted or dropped since the query began: what is written there, nobody would read.
+    """Refuse a target that was deleted or dropped since the query began: no reader would find what is written there.
 
     Raises:
         ClosedError: it was, or it is being drained.

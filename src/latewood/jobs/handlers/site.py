@@ -73,10 +73,10 @@ class DatabaseSite(Protocol):
         ...
 
     def readers_held(self) -> "AbstractContextManager[object]":
-        """Keep readers from beginning while a block runs: those that stand somewhere by then are all there are.
+        """Keep readers from beginning while a block runs: the positions stored by then are those of all readers.
 
         Raises:
-            Locked: readers, or somebody else who keeps them out, do not end.
+            Locked: a reader that is beginning, or another process that keeps readers out, does not end in time.
         """
         ...
 
