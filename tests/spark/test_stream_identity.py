@@ -190,6 +190,44 @@ def test_a_query_that_need_not_fail_goes_on_where_the_loss_began(shorter: tuple[
     assert query.run() == new
 
 
+def test_a_checkpoint_beyond_the_end_of_an_older_copy_is_refused_with_two_ways_on(log: Path) -> None:
+    shutil.copytree(log, log.with_name("copy"))
+    fill(log, "old", OLD)
+    query = Query(log)
+    query.run()
+    query.stop()
+    shutil.rmtree(log)
+    log.with_name("copy").rename(log)
+    with pytest.raises(AnotherLog) as caught:
+        query.run()
+    text = str(caught.value)
+    assert f"the position is {2 * OLD}, and the log ends at {OLD}" in text
+    assert "start the query with a new checkpointLocation" in text
+    assert f"go on at sequence {OLD}, where the log that is here ends, set failOnDataLoss to false" in text
+    assert "seek" not in text
+    query.stop(failOnDataLoss="false")
+    assert query.run() == []
+    new = fill(log, "new", 3)
+    assert new[0][0] == OLD
+    assert query.run() == new
+
+
+def test_a_checkpoint_beyond_the_end_of_an_older_copy_of_a_store_names_the_database(lake: Path) -> None:
+    shutil.copytree(lake, lake.with_name("copy"))
+    in_database(lake, "clicks", "old", OLD)
+    query = Query(lake / "clicks")
+    query.run()
+    query.stop()
+    shutil.rmtree(lake)
+    lake.with_name("copy").rename(lake)
+    with pytest.raises(AnotherLog, match=r"not of this log \(shard 0 of 'clicks'\): the position is 20, .* ends at 10"):
+        query.run()
+    query.stop(failOnDataLoss="false")
+    assert query.run() == []
+    new = in_database(lake, "clicks", "new", 3)
+    assert query.run() == new
+
+
 def test_a_copy_that_was_restored_and_has_grown_is_refused_in_its_new_life(log: Path) -> None:
     shutil.copytree(log, log.with_name("copy"))
     fill(log, "old", 5)

@@ -60,6 +60,14 @@ def standing(home: Home, mark: Mark | None, sequence: int) -> Standing:
     return Standing(lost, reason, f"at sequence {lost}, where the lost records began")
 
 
+def behind(sequence: int, end: int) -> Standing:
+    """Return where a position leads to in a log that ends before it, and says of no loss: an older copy does not."""
+    reason = (
+        f"the position is {sequence}, and the log ends at {end}: an older copy was put in its place, or its end is lost"
+    )
+    return Standing(end, reason, f"at sequence {end}, where the log that is here ends")
+
+
 def standings(homes: Mapping[ShardId, Home], stored: StoredOffsets) -> dict[ShardId, Standing]:
     """Return where each of the shards that are here, and in what was stored, stands."""
     return {

@@ -26,14 +26,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from latewood.errors import DataLost
 from latewood.spark import plan
 from latewood.spark.batch import read_partition, scan_partitions
 from latewood.spark.farewell import leave_quietly
 from latewood.spark.offsets import Marks, Offsets, StoredOffsets, decode_offsets, encode_offsets
 from latewood.spark.options import ReadOptions
 from latewood.spark.positions import Positions, positions_of
-from latewood.spark.standing import CHECKPOINT_MEND, READER_MEND, Standing, another_log, standings
+from latewood.spark.standing import CHECKPOINT_MEND, READER_MEND, Standing, another_log, behind, standings
 
 # ruff: noqa: PLC0415, N802 - what opens the catalog is loaded on the driver only; the names are Spark's
 
@@ -96,7 +95,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends.
 
         Raises:
-            AnotherLog: the checkpoint is of another log than the one that is there, and that should fail.
+            AnotherLog: the checkpoint is of another log than the one that is there, or of records that this one does
+                not have, as an older copy does not; and that should fail.
         """
         from latewood.spark.survey import surveyed
 
@@ -171,20 +171,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 durable = min(durable, max(known[shard.id], self._target.get(shard.id, known[shard.id])))
             if durable < known[shard.id]:
-                self._went_back(shard, known[shard.id], durable)
+                self._went_back(survey, shard, known[shard.id], durable)
             end[shard.id] = durable
         return end
 
-    def _went_back(self, shard: Any, known: int, durable: int) -> None:
+    def _went_back(self, survey: Any, shard: Any, known: int, durable: int) -> None:
         if shard.log.next_sequence >= known:
             return  # Written, and read by a batch before; only the proof that it is durable is late.
-        if self._options.fail_on_data_loss:
-            error = DataLost(durable, known)
-            error.add_note(
-                f"{shard.id} went back behind the checkpoint: it was restored from an older copy, or rebuilt"
-            )
-            raise error
-        _logger.warning("%s went back from %s to %s, behind the checkpoint", shard.id, known, durable)
+        self._check(
+            shard.id, survey.homes()[shard.id], behind(known, durable), "the checkpoint of this query", CHECKPOINT_MEND
+        )
 
     def _limited(self, survey: Any, known: Offsets, end: Offsets, limit: ReadLimit) -> Offsets:
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.records_max
