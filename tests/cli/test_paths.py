@@ -266,6 +266,17 @@ def test_every_command_says_that_a_catalog_is_lost(home: Path, command: str) -> 
     assert sorted(home.rglob("*")) == before
 
 
+def test_no_catalog_is_made_of_a_store_whose_databases_do_not_say_what_they_are(home: Path) -> None:
+    for path in (home / "lake/databases").rglob("database.json"):
+        path.unlink()
+    before = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and path.suffix != ".mdb-lock"}
+    result = run("rebuild", "--catalog", home / "lake", "--yes")
+    assert result.exit_code == ExitCode.CORRUPT
+    assert "nothing was written; restore the `database.json`" in result.stderr
+    after = {path: path.read_bytes() for path in home.rglob("*") if path.is_file() and path.suffix != ".mdb-lock"}
+    assert after == before
+
+
 def test_a_lost_catalog_is_made_again_as_was_said(home: Path) -> None:
     (home / "lake/catalog.mdb").unlink()
     assert "rebuild --catalog" in complaint("catalog", "info", home / "lake", code=ExitCode.NOT_FOUND)

@@ -108,6 +108,17 @@ def test_under_a_lower_limit_a_store_warns_and_the_shard_without_room_says_so(
         assert len(list(store.database("clicks").scan())) == SHARDS + 10 + 300
 
 
+def test_a_flush_opens_no_log_that_nothing_was_appended_to(lake: Path, limit: Limit) -> None:
+    with Store.open(lake) as store:
+        limit(room_for(9 * DESCRIPTORS_TO_APPEND))
+        database = store.database("clicks")
+        for number in range(9):
+            database.append(b"%d" % number)
+        database.flush()
+        ends = [(log.durable_sequence, log.next_sequence) for log in (database.shards[one].log for one in range(9))]
+        assert ends == [(2, 2)] * 9
+
+
 def test_a_reader_without_room_for_a_stream_of_each_shard_reads_all(lake: Path, limit: Limit) -> None:
     with Store.open(lake, mode="r") as store:
         database = store.database("clicks")

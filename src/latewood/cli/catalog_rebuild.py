@@ -29,4 +29,6 @@ def rebuild_store(root: Path, output: Output, choice: "EngineChoice", *, dry_run
     for found in remade.databases:
         for problem in found.problems:
             say(f"{found.name}: {problem}")
+    if not remade.is_found:
+        say("no database says what it is: nothing was written; restore the `database.json` of each from a copy")
     return ExitCode.OK if remade.is_whole else ExitCode.CORRUPT

@@ -140,9 +140,9 @@ class Database:
         return ranges
 
     def flush(self) -> None:
-        """Make everything appended so far durable, in every shard."""
+        """Make everything that this store appended so far durable, in every shard; of other shards no log is opened."""
         for shard in self.shards:
-            shard.log.flush()
+            shard.flush()
 
     # -- reading ----------------------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ class Remade(NamedTuple):
     databases: list[DatabaseReport]
     kept: Path | None
     """What the old one is called now; None: there was none, or nothing was put in place."""
+    is_found: bool
+    """Whether a database was found, or there is none: else a new catalog would know nothing of what is there."""
 
     @property
     def is_whole(self) -> bool:
@@ -58,6 +60,7 @@ def remake_catalog(
 ) -> Remade:
     """Make a new catalog from what is on the disk and in the archive; with `dry_run`, only say what it would have.
 
+    Nothing is put in place if there are directories of databases, and none of them says what it is.
     `engine` reads the chunks; None: this thread does.
 
     Raises:
@@ -75,10 +78,10 @@ def remake_catalog(
             lock = fs.lock_root(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
         _check_version(fs, layout)
         with _new_catalog(fs, layout, f"dry-{os.getpid()}" if dry_run else "new") as made:
-            reports = _rebuilt(fs, layout, made, engine, progress)
-            kept = None if dry_run else _put_in_place(fs, layout, made)
+            reports, is_found = _rebuilt(fs, layout, made, engine, progress)
+            kept = _put_in_place(fs, layout, made) if is_found and not dry_run else None
             fs.check_root()
-            return Remade(reports, kept)
+            return Remade(reports, kept, is_found)
     finally:
         if lock is not None:
             lock.close()
@@ -109,11 +112,13 @@ def _new_catalog(fs: PosixFS, layout: StoreLayout, suffix: str) -> Iterator[Path
 
 def _rebuilt(
     fs: PosixFS, layout: StoreLayout, path: Path, engine: "Engine | None", progress: Progress | None
-) -> list[DatabaseReport]:
+) -> tuple[list[DatabaseReport], bool]:
+    """Return the reports, and whether the new catalog has a database, or there are no directories of any."""
     settings = load_settings(layout.root, fs)
     tier, keys = open_archive(settings, layout.root, fs), open_keys(settings, layout.root, fs)
     with Catalog.open(path, settings.catalog) as catalog:
-        return rebuild_catalog(fs, layout, catalog, tier, keys, engine=engine, progress=progress)
+        reports = rebuild_catalog(fs, layout, catalog, tier, keys, engine=engine, progress=progress)
+        return reports, not reports or catalog.read(lambda view: any(view.dbs()))
 
 
 def _put_in_place(fs: PosixFS, layout: StoreLayout, made: Path) -> Path | None:

@@ -114,6 +114,11 @@ class Shard:
             there.position()  # Opens the segment: a log that is open to read syncs that.
             self.log.make_durable(there)
 
+    def flush(self) -> None:
+        """Make what was appended durable; if its log is not open, nothing was appended here."""
+        if self._log is not None:
+            self._log.flush()
+
     def as_of(self, generation: int) -> int:
         """Return the sequence up to which it had come at a generation of the catalog's chunks.
 
