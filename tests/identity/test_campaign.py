@@ -7,6 +7,7 @@ import pytest
 from tests.identity import campaign
 from tests.identity.book import Book, Found, Place, Wrong
 from tests.identity.campaign import Failure, caught, main, played
+from tests.identity.closed import OF_NODES
 from tests.identity.planted import BUGS
 from tests.identity.rounds import ALL, draw
 
@@ -27,7 +28,9 @@ def seeds_of(event: str) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("event", ALL)
+@pytest.mark.parametrize(
+    "event", [pytest.param(event, marks=pytest.mark.needs("native") if event in OF_NODES else ()) for event in ALL]
+)
 def test_nothing_is_lost_mixed_up_or_passed_over_in_silence(event: str, *, campaign: bool) -> None:
     seeds = seeds_of(event)
     for seed in seeds if campaign else [Random(event).choice(seeds)]:

@@ -184,7 +184,7 @@ def test_what_leaves_the_log_while_a_query_is_planned_is_planned_all_the_same(tm
         with latewood.open(tmp_path / "log", mode="r") as log:
             shard = Shard.__new__(Shard)
             shard.reader = cast("Any", SimpleNamespace(log=log))
-            shard.log_first, shard.chunks = log.first_sequence, []
+            shard.log_first, shard.chunks, shard.behind = log.first_sequence, [], None
             assert shard.log_first == 0
             writer.retention = RetentionPolicy(max_bytes=8_192)
             assert writer.cleanup()
