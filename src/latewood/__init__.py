@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from latewood.errors import (
     AnotherLog,
     BadName,
+    CatalogBehind,
     ClosedError,
     ClusterUnavailable,
     CorruptError,
@@ -53,6 +54,7 @@ __all__ = [
     "AsyncPartition",
     "AsyncReader",
     "BadName",
+    "CatalogBehind",
     "Client",
     "ClientOptions",
     "ClosedError",

@@ -41,6 +41,7 @@ LatewoodError
 │   │   └── StrayLog        a node's files hold a log of another partition, node or cluster: the same
 │   ├── ReaderAhead         the log went back behind the reader: start it anew
 │   ├── LogBehind           a shard's log ends before its chunks: restore the newer copy, or go on without
+│   │   └── CatalogBehind   the catalog is older than its chunks: `latewood rebuild --catalog`
 │   └── AnotherLog          a position is of another log, or of records that this one lost: begin anew
 ├── DataLost            a policy removed these records: seek past them
 └── ClosedError         reopen
@@ -171,9 +172,10 @@ class GateClosed(ConflictError):
         self.active_job_id, self.repair_job_id = active_job_id, repair_job_id
 
     def __str__(self) -> str:
-        holder = f"job {self.active_job_id}"
         why = f"broke off, and only repair job {self.repair_job_id} opens it" if self.repair_job_id else "holds it"
-        return f"the gate for jobs of kind {self.kind} of database {self.db_id} is closed: {holder} {why}"
+        return (
+            f"the gate for jobs of kind {self.kind} of database {self.db_id} is closed: job {self.active_job_id} {why}"
+        )
 
 
 class LeaseLost(ConflictError):
@@ -287,10 +289,8 @@ class OutcomeUnknown(LatewoodError):
         self.reason, self.parts = reason, parts
 
     def __str__(self) -> str:
-        next_step = (
-            "`client.resolve(error)` finds out without doing it twice" if self.parts else "look before you repeat"
-        )
-        return f"{self.reason}; it may have been done: {next_step}"
+        resolve = "`client.resolve(error)` finds out without doing it twice"
+        return f"{self.reason}; it may have been done: {resolve if self.parts else 'look before you repeat'}"
 
 
 class OutcomeForgotten(OutcomeUnknown):
@@ -318,13 +318,15 @@ class CorruptError(LatewoodError):
     """Stored bytes are not the bytes that were written."""
 
     mend = "keep the files and run `latewood verify`"
+    _has_offset = True  # Else all that is at `path` is meant.
 
     def __init__(self, reason: str, path: Path, offset: int) -> None:
         super().__init__(reason, path, offset)
         self.reason, self.path, self.offset = reason, path, offset
 
     def __str__(self) -> str:
-        return f"{self.path} at byte {self.offset}: {self.reason}; {self.mend}"
+        where = f"{self.path} at byte {self.offset}" if self._has_offset else f"{self.path}"
+        return f"{where}: {self.reason}; {self.mend}"
 
 
 class ManifestCorrupted(CorruptError):
@@ -362,14 +364,12 @@ class StrayLog(Diverged):
     It was copied or moved there from another partition, node or cluster, or another program made it.
     """
 
+    _has_offset = False
     mend = "stop this node, and `latewood cluster repair --config node.toml` sets it aside"
 
     def __init__(self, reason: str, path: Path) -> None:
         super().__init__(reason, path, 0)
         self.args = (reason, path)  # so that it pickles
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; {self.mend}"
 
 
 class ReaderAhead(CorruptError):
@@ -377,6 +377,8 @@ class ReaderAhead(CorruptError):
 
     No crash does this: an older copy of the log was restored, or it was rebuilt without its end.
     """
+
+    _has_offset = False
 
     def __init__(self, path: Path, start: int, stop: int) -> None:
         super().__init__(f"the reader stands at {stop}, and the log went back to {start}", path, 0)
@@ -389,9 +391,6 @@ class ReaderAhead(CorruptError):
             f"or `log.reader({name!r}, start={start})`"
         )
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; {self.mend}"
-
 
 class LogBehind(CorruptError):
     """The log of a shard is not there, or is another log, or ends before the chunks that were made of it.
@@ -400,16 +399,24 @@ class LogBehind(CorruptError):
     What is in chunks can be read; nothing is appended, because new records would get the numbers of old ones.
     """
 
+    _has_offset = False
+    _advice = (
+        "restore the newer copy of {path}, or give up what only that log had: `latewood rebuild --accept-loss "
+        "{database}` keeps what is there under another name, and goes on behind the chunks"
+    )
+
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(reason, path, 0)
         self.args = path, reason  # so that it pickles
-        self.mend = (
-            f"restore the newer copy of {path}, or give up what only that log had: `latewood rebuild --accept-loss "
-            f"{_database_of(path)}` keeps what is there under another name, and goes on behind the chunks"
-        )
+        directory = path.parent.parent  # lake/databases/00000001-clicks/shards/00000: commands call it lake/clicks.
+        store, name = directory.parent.parent, directory.name.partition("-")[2]
+        self.mend = self._advice.format(path=path, store=store, database=store / name)
 
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; {self.mend}"
+
+class CatalogBehind(LogBehind):
+    """The catalog is an older copy, and lacks chunks before the log of a shard.  What it knows is read."""
+
+    _advice = "nothing is lost: restore the newer catalog, or close the store and `latewood rebuild --catalog {store}`"
 
 
 class AnotherLog(CorruptError):
@@ -419,13 +426,12 @@ class AnotherLog(CorruptError):
     what stores the position, and `mend` says what to do with that.
     """
 
+    _has_offset = False
+
     def __init__(self, reason: str, path: Path, mend: str) -> None:
         super().__init__(reason, path, 0)
         self.args = reason, path, mend  # so that it pickles
         self.mend = mend
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.reason}; {self.mend}"
 
 
 class CatalogCorrupted(CorruptError):
@@ -492,9 +498,3 @@ class DirectoryReplaced(ClosedError):
 
 class Forked(ClosedError):
     """This log belongs to the parent process.  Open it again in the child."""
-
-
-def _database_of(shard: Path) -> Path:
-    """Return what commands call the database of a shard: `lake/databases/00000001-clicks/shards/00000`, lake/clicks."""
-    database = shard.parent.parent
-    return database.parent.parent / database.name.partition("-")[2]

@@ -170,6 +170,7 @@ ERRORS = [
     (errors.StrayRecord("x", PATH, 7, 8), 4),
     (errors.StrayLog("x", PATH), 4),
     (errors.LogBehind(PATH, "x"), 4),
+    (errors.CatalogBehind(PATH, "x"), 4),
     (errors.CatalogCorrupted("x", PATH, "db", b"k"), 4),
     (errors.ChangesLost(1, 2), 1),
 ]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from latewood.runtime import Store
 from tests.cli.shell import complaint, ok, row, rows, run
 from tests.cli.store_kit import expected, fill, make_store, payloads
 
@@ -117,3 +118,42 @@ def test_an_older_store_beside_a_newer_archive_is_told_by_the_catalog_that_is_ma
     assert payloads(lake) == expected(range(40))
     fill(lake, range(40, 50))
     assert payloads(lake) == expected(range(50))
+
+
+@pytest.fixture
+def stale(tmp_path: Path) -> Path:
+    """A store whose catalog is of before its second flush; its logs and chunks are not."""
+    lake = make_store(tmp_path / "lake")
+    fill(lake, range(20))
+    ok("flush", lake, "--wait")
+    shutil.copyfile(lake / "catalog.mdb", tmp_path / "older.mdb")
+    fill(lake, range(20, 60))
+    ok("flush", lake, "--wait")
+    with Store.open(lake) as store:
+        store.run_job("checkpoint", "clicks")
+    fill(lake, range(60, 80))
+    shutil.copyfile(tmp_path / "older.mdb", lake / "catalog.mdb")
+    return lake
+
+
+def test_every_command_that_meets_an_older_catalog_names_what_helps(stale: Path) -> None:
+    advice = f"`latewood rebuild --catalog {stale}`"
+    assert advice in complaint("append", stale / "clicks", code=4, stdin="x\n")
+    assert advice in complaint("rebuild", "--accept-loss", "--yes", stale / "clicks", code=4)
+    for command in (["cat", stale / "clicks"], ["tail", stale / "clicks", "--reader", "billing"]):
+        result = run(*command)
+        assert result.exit_code == 4
+        assert advice in result.stderr
+        assert len(result.stdout.splitlines()) >= 20, "what the catalog knows comes first"
+    for command in (["info", stale / "clicks"], ["status", stale]):
+        assert advice in run(*command).stderr
+    assert advice in run("verify", stale, "--format", "json").stdout
+
+
+def test_what_an_older_catalog_is_told_to_do_brings_everything_back(stale: Path) -> None:
+    ok("rebuild", "--catalog", stale, "--yes")
+    assert payloads(stale) == expected(range(80))
+    fill(stale, range(80, 90))
+    ok("flush", stale, "--wait")
+    ok("verify", stale)
+    assert payloads(stale) == expected(range(90))

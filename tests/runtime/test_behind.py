@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from latewood.archive.log_check import ChunkFiles, log_behind
 from latewood.archive.names import parse_file_name
 from latewood.archive.tier import Tier
-from latewood.errors import DataLost, Locked, LogBehind, StorageError, TierUnavailable, UsageError
+from latewood.errors import CatalogBehind, DataLost, Locked, LogBehind, StorageError, TierUnavailable, UsageError
 from latewood.format.identity import Owner
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
@@ -330,6 +331,136 @@ def test_objects_of_a_newer_store_are_damage_to_an_older_one(home: Path) -> None
             ("warning", "no row names this object; it may be an only copy"),
             ("damage", "no row names this object, and the log ends before its records"),
         ]
+
+
+# -- a catalog that is older than the logs and the chunks ---------------------------------------------------
+
+
+def outdated(lake: Pond, *, archived: bool = False) -> Pond:
+    """A store whose catalog is of before its second flush; its logs and chunks are not."""
+    catalog = lake.home / LAKE / "catalog.mdb"
+    kinds = ("flush", "archive", "evict", "checkpoint") if archived else ("flush", "checkpoint")
+    lake.append_many([b"old-%d" % number for number in range(OLD)])
+    for kind in kinds:
+        lake.run(kind)
+    lake.store.close()
+    shutil.copyfile(catalog, lake.home / "older.mdb")
+    lake.store = lake._open()
+    lake.append_many([b"new-%d" % number for number in range(NEW)])
+    for kind in kinds:
+        lake.run(kind)
+    lake.append_many([b"last-%d" % number for number in range(10)])
+    lake.store.close()
+    shutil.copyfile(lake.home / "older.mdb", catalog)
+    lake.store = lake._open()
+    return lake
+
+
+@pytest.fixture
+def stale(home: Path) -> Iterator[Pond]:
+    with pond(home, shards=1) as lake:
+        yield outdated(lake)
+
+
+def test_an_older_catalog_is_refused_and_what_helps_is_named(stale: Pond) -> None:
+    before = files_of(stale.home / LAKE / "databases")
+    with pytest.raises(
+        CatalogBehind, match=rf"older than its chunks.*`latewood rebuild --catalog {stale.home / LAKE}`"
+    ):
+        stale.db.append(b"x")
+    with pytest.raises(CatalogBehind):
+        stale.db.append_many([b"x"])
+    assert files_of(stale.home / LAKE / "databases") == before
+
+
+@pytest.mark.parametrize("mode", ["w", "r"])
+def test_what_an_older_catalog_knows_is_read_and_then_the_rest_is_told(stale: Pond, mode: Any) -> None:
+    stale.store.close()
+    with Store.open(stale.home / LAKE, tier=stale.tier, clock=stale.clock, mode=mode) as store:
+        found: list[int] = []
+        with pytest.raises(CatalogBehind):
+            found.extend(record.sequence for record in store.database(NAME).scan())
+        assert found == list(range(OLD))
+        assert len(list(store.database(NAME).scan(stop=OLD))) == OLD
+        with store.database(NAME).reader("billing") as reader:
+            assert [record.sequence for record in reader.poll(10 * OLD)] == list(range(OLD))
+            with pytest.raises(CatalogBehind):
+                reader.poll()
+
+
+def test_a_scrub_calls_an_older_catalog_damage_and_names_what_helps(stale: Pond) -> None:
+    stale.run("verify")
+    report = load_report(PosixFS(), stale.site.report_dir)
+    assert [found.severity for found in report.findings] == ["damage", "warning"]
+    assert all(f"`latewood rebuild --catalog {stale.home / LAKE}`" in found.problem for found in report.findings)
+
+
+def test_no_log_is_given_up_for_an_older_catalog(stale: Pond) -> None:
+    with pytest.raises(CatalogBehind):
+        stale.store.logs_behind(NAME)
+
+
+def test_a_catalog_that_is_made_again_has_what_an_older_one_lacked(stale: Pond) -> None:
+    names = stale.files()
+    for kind in ("flush", "compact", "archive"):
+        stale.enqueue(kind)
+        stale.settle()
+    assert set(names) <= set(stale.files()), "nothing is an orphan"
+    stale.store.close()
+    assert remake_catalog(stale.home / LAKE).is_whole
+    stale.store = stale._open()
+    stale.check()
+    stale.fill(30)
+    for kind in ("flush", "checkpoint", "compact", "archive", "evict"):
+        stale.run(kind)
+        stale.check()
+
+
+def test_chunks_that_only_the_archive_has_are_damage_to_an_older_catalog(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        outdated(lake, archived=True)
+        lake.run("verify")
+        report = load_report(PosixFS(), lake.site.report_dir)
+        told = [found.problem for found in report.findings if found.severity == "damage"]
+        assert len(told) == 2
+        assert all(f"`latewood rebuild --catalog {home / LAKE}`" in problem for problem in told)
+
+
+def test_a_reader_gets_what_lies_before_a_gap_and_then_the_gap_is_told(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        outdated(lake, archived=True)
+        with lake.db.reader("billing") as reader:
+            assert [record.sequence for record in reader.poll(10 * OLD)] == list(range(OLD))
+            with pytest.raises(DataLost, match=f"records {OLD} to {OLD + NEW - 1}") as told:
+                reader.poll()
+            assert f"`latewood rebuild --catalog {home / LAKE}`" in told.value.__notes__[0]
+        with lake.db.reader("audit") as reader:
+            found: list[int] = []
+            with pytest.raises(DataLost):
+                found.extend(record.sequence for record in reader)
+            assert found == list(range(OLD))
+        found = []
+        with pytest.raises(DataLost):
+            found.extend(record.sequence for record in lake.db.scan())
+        assert found == list(range(OLD))
+
+
+def test_a_store_that_is_read_beside_its_writer_never_calls_the_catalog_older(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        lake.append_many([b"old"] * OLD)
+        lake.run("flush")
+        lake.run("checkpoint")
+        path = lake.db_dir / "shards" / "00000"
+        seen = lake.db.shards[0]._inventory.covered(0)
+        lake.append_many([b"new"] * NEW)
+        lake.run("flush")
+        lake.run("checkpoint")
+        files = ChunkFiles(PosixFS(), lake.db_dir / "chunks")
+        now = lake.db.shards[0]._inventory.covered(0)
+        assert seen < now
+        assert log_behind(PosixFS(), path, seen, None, files, 0, lambda: now) is None
+        assert log_behind(PosixFS(), path, seen, None, files, 0, lambda: None) is None
+        assert isinstance(log_behind(PosixFS(), path, seen, None, files, 0, lambda: seen), CatalogBehind)
 
 
 # -- going on without what is lost ------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from latewood.archive.names import parse_file_name
-from latewood.errors import LogBehind
+from latewood.errors import CatalogBehind, LogBehind
 from latewood.fs import PosixFS
 from latewood.runtime import Store
 from latewood.spark import views
@@ -154,3 +155,26 @@ def test_a_sink_gives_logs_of_an_older_program_the_identities_that_their_databas
     assert found == [noted.log_identity(0), noted.log_identity(1)]
     with Store.open(lake) as store:
         store.database("clicks").append(b"by the store", b"key", durable=True)
+
+
+def test_an_older_catalog_beside_newer_logs_and_chunks_is_met_by_queries_and_sinks(lake: Path, tmp_path: Path) -> None:
+    with Store.open(lake) as store:
+        flush(store, "clicks")
+    ends_then = ends(lake)
+    shutil.copyfile(lake / "catalog.mdb", tmp_path / "older.mdb")
+    with Store.open(lake) as store:
+        database = store.database("clicks")
+        database.append_many([b"new"] * 50, [b"%d" % number for number in range(50)])
+        flush(store, "clicks")
+        store.run_job("checkpoint", "clicks")
+    target = find_target(PosixFS(), str(lake / "clicks"))
+    with Committer(PosixFS(), replace(target, covered=(0, 0)))._opened_logs([0, 1]):
+        pass  # Beside a writer the target is older than the catalog, and the catalog is asked again.
+    shutil.copyfile(tmp_path / "older.mdb", lake / "catalog.mdb")
+    with pytest.raises(CatalogBehind, match="`latewood rebuild --catalog"):
+        planned(lake)
+    bounds = json.dumps({"0": ends_then[0], "1": ends_then[1]})
+    assert planned(lake, endingOffsets=bounds) == {0: [(0, ends_then[0])], 1: [(0, ends_then[1])]}
+    target = find_target(PosixFS(), str(lake / "clicks"))
+    with pytest.raises(CatalogBehind), Committer(PosixFS(), target)._opened_logs([0, 1]):
+        pass

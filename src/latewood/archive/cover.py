@@ -4,7 +4,7 @@ Whatever the log still has is read from the log; what came before, from chunks. 
 leave a gap: a record leaves the log only when a verified chunk has it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from latewood.errors import DataLost
@@ -50,7 +50,16 @@ def cover(start: int, stop: int, log_first: int, chunks: Sequence[C]) -> list[Pi
     Raises:
         DataLost: what `start` begins with is gone, or a chunk is missing.
     """
-    pieces, at = list[Piece[C]](), start
+    return list(covering(start, stop, log_first, chunks))
+
+
+def covering(start: int, stop: int, log_first: int, chunks: Sequence[C]) -> Iterator[Piece[C]]:
+    """Yield the pieces of `cover`, those before a gap too.
+
+    Raises:
+        DataLost: as `cover`, once the pieces before are out.
+    """
+    at = start
     chunk_stop = min(stop, log_first)
     for chunk in chunks:
         if at >= chunk_stop:
@@ -60,13 +69,12 @@ def cover(start: int, stop: int, log_first: int, chunks: Sequence[C]) -> list[Pi
         if chunk.sequence_min > at:
             raise DataLost(at, min(chunk.sequence_min, chunk_stop))
         end = min(chunk_stop, chunk.sequence_max + 1)
-        pieces.append(Piece(at, end, chunk))
+        yield Piece(at, end, chunk)
         at = end
     if at < chunk_stop:
         raise DataLost(at, chunk_stop)
     if at < stop:
-        pieces.append(Piece(at, stop, None))
-    return pieces
+        yield Piece(at, stop, None)
 
 
 def as_of(generation: int, chunks: Iterable[Marked], first: int) -> int:

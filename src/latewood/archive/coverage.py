@@ -3,6 +3,9 @@
 A chunk is made of sealed segments alone, and its row is committed after it.  So a log whose sealed segments end before
 its chunks do is not the log that they were made of: an older copy was restored, or its directory was replaced.  Were it
 appended to, its new records would get the numbers of records that are in chunks, and one of the two would be hidden.
+
+A segment leaves the log only when a chunk whose row is committed has its records.  So if the log begins behind the
+chunks that the catalog knows, and there are chunks that it does not know, the catalog is an older copy.
 """
 
 from collections.abc import Iterable
@@ -34,3 +37,15 @@ def shortfall(reach: LogReach | None, covered: int, wanted: bytes | None) -> str
             f"which are made of sealed segments: other records have taken their numbers"
         )
     return None
+
+
+def catalog_shortfall(reach: LogReach, covered: int, named: str) -> str:
+    """Return why the catalog, by which chunks go up to `covered`, is older than a chunk with records before the log.
+
+    `named` is the file name of that chunk.
+    """
+    known = f"has its records up to {covered - 1} in chunks" if covered else "has no chunk of it"
+    return (
+        f"the log of this shard begins at {reach.first}, the catalog {known}, and {named}, which no row of the catalog "
+        f"names, has records in between: the catalog is older than its chunks"
+    )

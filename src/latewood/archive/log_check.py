@@ -1,16 +1,16 @@
-"""Looks whether the log of a shard goes as far as its chunks; `coverage` decides.  Never writes.
+"""Looks whether the log of a shard, its chunks and the catalog fit one another; `coverage` decides.  Never writes.
 
 Chunks are those that the catalog knows and, in the database's directory, also files that no row names: a catalog that
-was restored from an older copy together with the logs knows nothing of them, and they may be the only copies.
+was restored from an older copy, with the logs or without, knows nothing of them, and they may be the only copies.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from latewood.archive.coverage import shortfall
+from latewood.archive.coverage import catalog_shortfall, shortfall
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import ChunkName, parse_file_name
-from latewood.errors import LatewoodError, LogBehind
+from latewood.errors import CatalogBehind, LatewoodError, LogBehind
 from latewood.forking import OwnLock, no_fork
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
@@ -56,13 +56,20 @@ class ChunkFiles:
 
 
 def log_behind(
-    fs: FileSystem, path: Path, covered: int, wanted: bytes | None, files: ChunkFiles | None = None, shard: int = 0
+    fs: FileSystem,
+    path: Path,
+    covered: int,
+    wanted: bytes | None,
+    files: ChunkFiles | None = None,
+    shard: int = 0,
+    covered_now: Callable[[], int | None] | None = None,
 ) -> LogBehind | None:
     """Return what is wrong with the log of a shard whose chunks go up to `covered`; None: nothing.
 
-    `wanted` is the identity that the catalog notes of it; None: it notes none.  `files` are the chunk files of
+    `wanted` is the identity that the catalog notes of it; None: nobody has noted one.  `files` are the chunk files of
     its database.  What chunks cover must have been looked up before, because a writer may go on meanwhile: both only
-    grow, and the log is never behind.
+    grow, and the log is never behind.  The catalog is never behind a log that was looked at before it: so
+    `covered_now` looks it up again; None, or if it returns None: the catalog cannot be asked, and is not judged.
 
     Raises:
         CorruptError, UnsupportedVersion: the log cannot be read.
@@ -71,12 +78,28 @@ def log_behind(
     ahead = files.beyond(shard, covered) if files is not None else []
     reach = reach_of(fs, Layout(path), max([covered, *(name.sequence_max + 1 for name in ahead)]))
     reason = shortfall(reach, covered, wanted)
-    if reason is None and files is not None and reach is not None:
-        reason = _shortfall_of_files(reach, ahead, files)
-    if reason is None:
-        return None
-    fs.check_root()  # A store that was deleted says more than a log that is missing in it.
-    return LogBehind(path, reason)
+    found: LogBehind | None = None
+    if reason is not None:
+        found = LogBehind(path, reason)
+    elif files is not None and reach is not None:
+        if (reason := _shortfall_of_files(reach, ahead, files)) is not None:
+            found = LogBehind(path, reason)
+        elif covered < reach.first and ahead and covered_now is not None and (now := covered_now()) is not None:
+            found = _catalog_behind(path, reach, ahead, files, now)
+    if found is not None:
+        fs.check_root()  # A store that was deleted says more than a log that is missing in it.
+    return found
+
+
+def _catalog_behind(
+    path: Path, reach: LogReach, ahead: Sequence[ChunkName], files: ChunkFiles, covered: int
+) -> CatalogBehind | None:
+    """Return that the catalog is older than a chunk, if that has records which neither the catalog nor the log has."""
+    for name in ahead:
+        is_between = name.sequence_min < reach.first and name.sequence_max >= covered < reach.first
+        if is_between and files.is_of_log(name, reach.identity):
+            return CatalogBehind(path, catalog_shortfall(reach, covered, name.file_name))
+    return None
 
 
 def _shortfall_of_files(reach: LogReach, ahead: Sequence[ChunkName], files: ChunkFiles) -> str | None:

@@ -60,8 +60,8 @@ def explain(error: LatewoodError) -> str:
             )
         case DataLost() if not isinstance(error, ChangesLost):  # Those are of the catalog, and no records.
             text = (
-                f"records {error.start} to {error.stop - 1} are gone; to go on without them read with "
-                f"`--start {error.stop}`, or move the reader with `latewood readers seek --sequence {error.stop}`"
+                f"records {error.start} to {error.stop - 1} are gone; to go on without them read with `--start "
+                f"{error.stop}`, or move the reader with `latewood readers seek DIR NAME --sequence {error.stop}`"
             )
         case Owned():
             text = str(error).partition("; to read it")[0]

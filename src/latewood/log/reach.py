@@ -13,8 +13,10 @@ from latewood.segment import read_footer
 
 
 class LogReach(NamedTuple):
-    """Where a log ends."""
+    """Where a log begins and ends."""
 
+    first: int
+    """The sequence of its first record."""
     sealed_end: int
     """Every record that it has below this sequence is in a sealed segment."""
     end: int
@@ -39,11 +41,11 @@ def reach_of(fs: FileSystem, layout: Layout, enough: int = U64_MAX) -> LogReach 
     manifest = store.load_while_written()
     identity = manifest.identity.identity if manifest.identity else None
     if manifest.active_base >= enough:
-        return LogReach(manifest.active_base, manifest.active_base, identity)
+        return LogReach(manifest.first_sequence, manifest.active_base, manifest.active_base, identity)
     view = View(fs, layout, store.load_while_written)
     end = view.end().sequence
     sealed = _is_sealed(fs, layout, view.manifest.active.path)
-    return LogReach(end if sealed else view.manifest.active_base, end, identity)
+    return LogReach(manifest.first_sequence, end if sealed else view.manifest.active_base, end, identity)
 
 
 def _is_sealed(fs: FileSystem, layout: Layout, path: str) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from latewood.archive.names import parse_file_name
 from latewood.catalog.tables import WalStateKey, WalStateRecord
-from latewood.errors import LogBehind, UsageError
+from latewood.errors import CatalogBehind, LogBehind, UsageError
 from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.reach import reach_of
@@ -48,8 +48,15 @@ class Continuation(NamedTuple):
 
 
 def continuations(store: StoreSite, database: Database, site: DatabaseSite) -> list[Continuation]:
-    """Return what would become of the shards of a database whose logs are behind their chunks, or gone."""
+    """Return what would become of the shards of a database whose logs are behind their chunks, or gone.
+
+    Raises:
+        CatalogBehind: the catalog is what is older, and no log must be given up for that.
+    """
     found = [(shard, shard.behind()) for shard in database.shards]
+    for _, behind in found:
+        if isinstance(behind, CatalogBehind):
+            raise behind
     return [_planned(store.fs, shard, behind, database, site) for shard, behind in found if behind is not None]
 
 

@@ -161,7 +161,7 @@ class Database:
         catalog's chunks ended at a generation.
 
         Raises:
-            DataLost: retention removed what it should begin with.
+            DataLost: records are nowhere, as retention removed them; what lies before them in their shard comes first.
             LogBehind: the log of a shard ends before its chunks do, or is gone; what is in chunks comes first.
             CorruptError: something is damaged.
         """

@@ -236,8 +236,15 @@ class DatabaseReader:
         return [self._record(shard, record) for record in stream.read(max_records)]
 
     def _from_chunks(self, shard: Shard, sequence: int, max_records: int) -> list[DatabaseRecord]:
-        stop = min(shard.end(), sequence + max_records)
-        return list(records_of(shard.number, shard.batches(sequence, stop)))
+        """Return records of chunks, those in front of a gap or of damage first: the next call meets that again."""
+        stop, found = min(shard.end(), sequence + max_records), list[DatabaseRecord]()
+        try:
+            for record in records_of(shard.number, shard.batches(sequence, stop)):
+                found.append(record)
+        except (DataLost, CorruptError):
+            if not found:
+                raise
+        return found
 
     def _make_durable(self) -> None:
         """Make every record durable that the positions are behind."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from latewood.archive.cover import Piece, as_of, cover, floor
+from latewood.archive.cover import Piece, as_of, covering, floor
 from latewood.catalog.tables import ChunkRecord, RemoteArchived
 from latewood.errors import (
     AccessDenied,
@@ -152,7 +152,7 @@ class Shard:
         """Yield Arrow batches of the records from `start` up to `stop`, from wherever they are.
 
         Raises:
-            DataLost: retention removed them.
+            DataLost: retention removed them, or they are nowhere; what lies before them comes first.
             LogBehind: they lie beyond the chunks of a log that is behind them.
             NotFoundError: they lie beyond the end of the log.
             CorruptError: something is damaged.
@@ -226,12 +226,20 @@ class Shard:
 
     def _give_up(self, error: NotFoundError | DataLost, chunk: ChunkRecord | None) -> NoReturn:
         """Raise what is wrong: a chunk that is nowhere, however often it is looked for, is lost."""
+        if isinstance(error, DataLost) and not self.behind():
+            log = self.log
+            if self._inventory.covered(self.number) < log.first_sequence:  # No retention leaves such a gap.
+                error.add_note(
+                    f"neither a chunk of the catalog nor the log of shard {self.number} has them: if the catalog is an "
+                    f"older copy, `latewood rebuild --catalog {log.path.parents[3]}` finds what it does not know"
+                )
         if chunk is None or isinstance(error, KeyNotFound | DataLost):
             raise error
         raise self._missing(chunk) from error
 
-    def _plan(self, start: int, stop: int) -> list[Piece[ChunkRecord]]:
-        return cover(start, stop, self.log_first(), self._inventory.chunks(self.number))
+    def _plan(self, start: int, stop: int) -> Iterator[Piece[ChunkRecord]]:
+        """Yield where records are; those before a gap are read before it is told."""
+        return covering(start, stop, self.log_first(), self._inventory.chunks(self.number))
 
     def _piece(self, piece: Piece[ChunkRecord], columns: list[str] | None) -> Iterator[Any]:
         if piece.chunk is None:

@@ -56,11 +56,12 @@ def open_log(
 
     Raises:
         LogBehind: it is not there, or is another log, or ends before that.  Nothing was written.
+        CatalogBehind: chunks that the catalog does not know have what lies between its chunks and the log.
         TooManyFiles: this process has too many files open.  Nothing was written.
     """
     check_room_for_log(record, shard, writable=mode == "w")
     path, identity = layout.shard(shard), record.log_identity(shard)
-    if (behind := log_behind(site.fs, path, covered(), identity, files, shard)) is not None:
+    if (behind := log_behind(site.fs, path, covered(), identity, files, shard, covered)) is not None:
         raise behind
     options = _options(record, 0)
     if mode == "r":

@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,7 +42,7 @@ from latewood.spark.commits_plan import Intent, Kind, LogNow, Progress, Uncertai
 from latewood.spark.staging import Hook, StagedFile, append_columns, batches_of, in_order, opened
 from latewood.spark.writing_options import LOCK_TIMEOUT_MS, STAGING_AGE_MAX_MS
 from latewood.spark.writing_patience import patiently
-from latewood.spark.writing_target import Target, check_living
+from latewood.spark.writing_target import Target, check_living, covered_now_of
 
 STEPS: Final = (
     "locked",
@@ -373,7 +374,8 @@ class Committer:
         if not target.is_database:
             return
         path, covered, wanted = target.logs[shard], target.covered[shard], target.identities[shard]
-        behind = log_behind(self._fs, path, covered, wanted, self._chunks, shard)
+        covered_now = partial(covered_now_of, target, shard)
+        behind = log_behind(self._fs, path, covered, wanted, self._chunks, shard, covered_now)
         if behind is not None:
             raise behind
 

@@ -7,6 +7,7 @@ there is no gap between the two.  How far chunks go is looked up before the log 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ from latewood.errors import LogBehind, NotFoundError, UsageError
 from latewood.format.segment import FLAG_KEYED
 from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem, PosixFS
+from latewood.limits import U64_MAX
 from latewood.queue import Queue
 from latewood.spark import plan
 from latewood.spark.archive import ArchiveNames, archive_names
@@ -63,14 +65,20 @@ class Shard:
     Of one whose log is behind its chunks, or gone, the chunks alone are read.
     """
 
-    def __init__(self, source: ShardSource, database: DatabaseState | None, files: ChunkFiles | None = None) -> None:
+    def __init__(
+        self,
+        source: ShardSource,
+        database: DatabaseState | None,
+        files: ChunkFiles | None = None,
+        covered_now: Callable[[], int] | None = None,
+    ) -> None:
         number = source.shard.number
         covered = _covered(database, number) if database else 0
         self.behind: LogBehind | None = None
         """Why its log is not read."""
         if database:
             wanted = database.record.log_identity(number)
-            self.behind = log_behind(PosixFS(), Path(source.log), covered, wanted, files, number)
+            self.behind = log_behind(PosixFS(), Path(source.log), covered, wanted, files, number, covered_now)
         self.id, self.database = source.shard, database
         self.reader = ShardReader(source if self.behind is None else source._replace(chunks_alone=covered))
         self.source = self.reader.source_now()
@@ -232,7 +240,8 @@ def _survey_store(fs: FileSystem, place: Place, options: ReadOptions, opened: Ex
         for state in read():
             files = ChunkFiles(fs, state.files.chunks)
             for number in range(state.record.wal_shards):
-                shard = Shard(_source(state, number, names), state, files)
+                covered_now = partial(_covered_now, catalog, place, state.db_id, number)
+                shard = Shard(_source(state, number, names), state, files, covered_now)
                 opened.callback(shard.reader.close)
                 shards.append(shard)
         databases = read()  # After the logs.
@@ -275,6 +284,12 @@ def _database(
     applied = {key.shard: state.last_applied_sequence for key, state in view.wal_states(db_id)}
     files = StoreLayout(place.root).located(record.options.wal_dir)
     return DatabaseState(db_id, record, files, chunks, applied, origins)
+
+
+def _covered_now(catalog: Catalog, place: Place, db_id: DbId, number: int) -> int:
+    """Return how far the chunks of a shard go now."""
+    states = catalog.read(lambda view: _databases(view, place))
+    return next((_covered(state, number) for state in states if state.db_id == db_id), U64_MAX)
 
 
 def _covered(state: DatabaseState, number: int) -> int:

@@ -162,14 +162,14 @@ def _database(fs: FileSystem, root: Path) -> Target:
         keyed=record.options.keyed,
     )
     logs = tuple(files.shard(shard) for shard in range(record.wal_shards))
-    covered = _covered(StoreLayout(root.parent.parent).catalog, record.name, record.wal_shards)
+    applied = _covered(StoreLayout(root.parent.parent).catalog, record.name) or {}
     return Target(
         root=root,
         logs=logs,
         keyed=record.options.keyed,
         options=options,
         is_database=True,
-        covered=covered,
+        covered=tuple(applied.get(shard, 0) for shard in range(record.wal_shards)),
         identities=tuple(record.log_identity(shard) for shard in range(record.wal_shards)),
     )
 
@@ -193,14 +193,19 @@ def _check_active(record: "DbRecord") -> None:
         raise ClosedError(f"database {record.name!r} takes no more records: it is being drained, or gone")
 
 
-def _covered(path: Path, name: str, shards: int) -> tuple[int, ...]:
-    """Return how far chunks of each shard go; 0 where the catalog cannot be asked, because this program has it open."""
+def covered_now_of(target: Target, shard: int) -> int | None:
+    """Return how far chunks of a shard of a database go now; None where the catalog cannot be asked."""
+    known = _covered(StoreLayout(target.root.parent.parent).catalog, target.root.name.partition("-")[2])
+    return None if known is None else known.get(shard, 0)
+
+
+def _covered(path: Path, name: str) -> dict[int, int] | None:
+    """Return how far chunks of each shard go; None where the catalog cannot be asked: this program has it open."""
     from latewood.catalog import Catalog  # noqa: PLC0415 - only the driver needs the catalog
 
-    applied: dict[int, int] = {}
     with suppress(NotFoundError, UsageError), Catalog.open(path, mode="r") as catalog:
         found = catalog.read(lambda view: view.db_by_name(name))
         if found is not None:
             states = catalog.read(lambda view: list(view.wal_states(found[0])))
-            applied = {key.shard: state.last_applied_sequence for key, state in states}
-    return tuple(applied.get(shard, 0) for shard in range(shards))
+            return {key.shard: state.last_applied_sequence for key, state in states}
+    return None

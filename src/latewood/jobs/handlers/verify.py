@@ -32,6 +32,13 @@ if TYPE_CHECKING:
     from latewood.types import ChunkId
 
 STEPS: Final = ("commit doubt", "write report")
+_UNKNOWN_CHUNKS: Final = (
+    "if the catalog is an older copy, `latewood rebuild --catalog {store}` counts in what no row names"
+)
+_BEFORE_LOG: Final = (
+    "no row names this object, and neither other chunks nor the log have its records: the catalog is older than its "
+    "archive; `latewood rebuild --catalog {store}` counts it in"
+)
 _BEYOND_LOG: Final = (
     "no row names this object, and the log ends before its records: the store is an older copy than its archive; "
     "append nothing, and restore the newer copy, or count the chunk in with `latewood rebuild --catalog` of the store"
@@ -61,6 +68,10 @@ class _Scrub:
         self._attempt = attempt
         self._states, self.rows = attempt.context.read(lambda view: _snapshot(view, attempt))
         self.broken: set[ChunkId] = set()
+        self._missing: dict[int, tuple[int, int]] = {}
+        """Of each shard what neither the chunks of the catalog nor the log have."""
+        self._store = attempt.db.chunk_dir.parents[2]
+        self._unknown_chunks = _UNKNOWN_CHUNKS.format(store=self._store)
         self._findings: list[ScrubFinding] = []
         self._segments = self._records = self._files = self._objects = self._bytes = 0
         self._total = sum(_places(row.record) * row.record.size_bytes for row in live_rows(self.rows))
@@ -92,7 +103,8 @@ class _Scrub:
         state = self._attempt.context.read(lambda view: view.wal_state(self._attempt.db_id, shard)) or WalStateRecord()
         if first > state.last_applied_sequence:
             problem = f"neither chunks nor the log have records {state.last_applied_sequence} to {first - 1}"
-            self._note("damage", str(log.path), problem, shard=shard)
+            self._note("damage", str(log.path), f"{problem}; {self._unknown_chunks}", shard=shard)
+            self._missing[shard] = (state.last_applied_sequence, first)
 
     def _readers(self, shard: int) -> None:
         """Note a reader whose position is damaged or in another log: retention lets nothing go because of it."""
@@ -122,13 +134,14 @@ class _Scrub:
     def strays(self) -> None:
         """Note files and objects that no row names, and that no job will ever remove: they may be only copies."""
         for file_name in strays(self._attempt):
-            self._note(
-                "warning", str(self._attempt.db.chunk_dir / file_name), "no row names it; it may be an only copy"
-            )
+            problem = f"no row names it; it may be an only copy; {self._unknown_chunks}"
+            self._note("warning", str(self._attempt.db.chunk_dir / file_name), problem)
         if self._attempt.db.tier is not None:
             for key, name in self._unknown_keys(self._attempt.db.tier):
                 if name is not None and self._is_beyond_log(name):
                     self._note("damage", key, _BEYOND_LOG, shard=name.shard)
+                elif name is not None and self._is_missing(name):
+                    self._note("damage", key, _BEFORE_LOG.format(store=self._store), shard=name.shard)
                 else:
                     self._note("warning", key, "no row names this object; it may be an only copy")
 
@@ -161,6 +174,11 @@ class _Scrub:
             return name.sequence_max >= self._attempt.db.log(name.shard).next_sequence
         except LogBehind:  # That is told already.
             return False
+
+    def _is_missing(self, name: ChunkName) -> bool:
+        """Say whether a chunk has records that neither the chunks of the catalog nor the log of its shard have."""
+        start, stop = self._missing.get(name.shard, (0, 0))
+        return name.sequence_min < stop and name.sequence_max >= start
 
     def _unknown_keys(self, tier: Tier) -> Iterator[tuple[str, ChunkName | None]]:
         db = self._attempt.db
