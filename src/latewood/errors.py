@@ -482,7 +482,7 @@ class Poisoned(ClosedError):
 
 
 class DirectoryReplaced(ClosedError):
-    """The path leads to another directory than the one that was opened, or to none; or its lock file was removed."""
+    """The path leads to another directory, or catalog, than was opened, or to none; or its lock file was removed."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, reason)

@@ -140,13 +140,12 @@ def test_every_command_that_meets_an_older_catalog_names_what_helps(stale: Path)
     advice = f"`latewood rebuild --catalog {stale}`"
     assert advice in complaint("append", stale / "clicks", code=4, stdin="x\n")
     assert advice in complaint("rebuild", "--accept-loss", "--yes", stale / "clicks", code=4)
-    for command in (["cat", stale / "clicks"], ["tail", stale / "clicks", "--reader", "billing"]):
-        result = run(*command)
+    for result in (run("cat", stale / "clicks"), run("tail", stale / "clicks", "--reader", "billing")):
         assert result.exit_code == 4
         assert advice in result.stderr
         assert len(result.stdout.splitlines()) >= 20, "what the catalog knows comes first"
-    for command in (["info", stale / "clicks"], ["status", stale]):
-        assert advice in run(*command).stderr
+    for result in (run("info", stale / "clicks"), run("status", stale)):
+        assert advice in result.stderr
     assert advice in run("verify", stale, "--format", "json").stdout
 
 

@@ -354,6 +354,33 @@ def test_the_removal_of_the_lock_file_lets_no_second_store_in(lake: Lake) -> Non
         lake.store.create_database("more")
 
 
+def remove_catalog(lake: Lake) -> None:
+    (lake.root / "catalog.mdb").rename(lake.home / "away.mdb")
+
+
+def replace_catalog(lake: Lake) -> None:
+    shutil.copyfile(lake.root / "catalog.mdb", lake.home / "older.mdb")
+    (lake.home / "older.mdb").rename(lake.root / "catalog.mdb")
+
+
+@pytest.mark.parametrize("act", [append, flush, create, commit_reader, run_job], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("event", [remove_catalog, replace_catalog], ids=lambda event: event.__name__)
+def test_a_store_whose_catalog_was_removed_or_replaced_acknowledges_nothing_more(
+    lake: Lake, event: Callable[[Lake], None], act: Callable[[Lake], None]
+) -> None:
+    event(lake)
+    advice = rf"catalog\.mdb .*`latewood rebuild --catalog {lake.root}`"
+    with pytest.raises((DirectoryReplaced, JobFailed), match=advice):
+        act(lake)
+    with pytest.raises(DirectoryReplaced, match=advice):
+        lake.db.append(b"late", durable=True)
+    with pytest.raises(DirectoryReplaced, match=advice):
+        lake.store.close()
+    remake_catalog(lake.root)
+    with Store.open(lake.root) as store:
+        assert payloads(store.database(NAME)).count(b"kept") == 4
+
+
 def test_a_shard_whose_lock_file_was_removed_stops(tmp_path: Path) -> None:
     with made(tmp_path / "lake") as store:
         log = store.database(NAME).shards[0].log

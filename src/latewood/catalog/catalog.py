@@ -155,6 +155,14 @@ class Catalog:
             return self._watermarks[component]
         return self.read(lambda view: view.generation(component))
 
+    def check_file(self) -> None:
+        """Return if the path still leads to the file that is written; nothing is asked of one that is only read.
+
+        Raises:
+            DirectoryReplaced: the file was removed, or another one has its name.
+        """
+        self._env.check_file()
+
     def info(self) -> dict[str, int]:
         """Return sizes, readers and the like, as LMDB tells them."""
         self._check_open()
@@ -262,7 +270,7 @@ class Catalog:
 
         Raises:
             Poisoned: a commit failed.
-            DirectoryReplaced: the catalog's directory is not the one that was opened any more.
+            DirectoryReplaced: the catalog's file, or its directory, is not the one that was opened any more.
             UsageError: the calling thread is in a callback of the catalog, which this would wait for.
         """
         if self._is_inherited:
@@ -308,10 +316,14 @@ class Catalog:
                 self._watermarks,
                 changes_max=self._options.changes_max,
                 snapshots=self._room.snapshots,
-                check_root=self._fs.check_root,
+                check_root=self._check_place,
             )
             self._writer = Writer(self._env, self._options, self._room, committer)
             self._writer.start()
+
+    def _check_place(self) -> None:
+        self._fs.check_root()
+        self._env.check_file()
 
     def _last_ops(self) -> list[Op]:
         return [PutRuntimeState(SESSION, session_ended(self._env, self._clock))]

@@ -85,7 +85,7 @@ class Committer:
 
         Raises:
             Poisoned: the environment must not be written any more; batches without a receipt are in doubt.
-            DirectoryReplaced: so it is, because the catalog's path leads to another directory now.
+            DirectoryReplaced: so it is, because the catalog's path leads to another file or directory now.
         """
         retries, is_isolated, live = 0, False, group
         while live:

@@ -24,6 +24,8 @@ from latewood.catalog.rows import RowReader, RowWriter
 from latewood.catalog.tables import TABLES
 from latewood.errors import ClosedError, NotFoundError, UnavailableError
 from latewood.forking import close_after_fork, forked
+from latewood.format.store_layout import CATALOG_NAME
+from latewood.fs.root import known_file
 from latewood.limits import CATALOG_READERS_MAX, CATALOG_TABLES_MAX
 
 _logger: Final = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class LMDBEnv:
             self.stale_readers = self._env.reader_check()
             self.handles = self._open_tables(create=writable)
             self._page_bytes: int = self._env.stat()["psize"]
+            self._file = known_file(path, _advice(path)) if writable else None
         except lmdb.Error as error:
             self._env.close()
             raise translated(error, path) from error
@@ -109,6 +112,15 @@ class LMDBEnv:
         if self._is_inherited:
             raise forked(self.path)
         txn.commit()
+
+    def check_file(self) -> None:
+        """Return if the path still leads to the file that is open to write: what goes to another one is never found.
+
+        Raises:
+            DirectoryReplaced: the file was removed, or another one has its name.
+        """
+        if self._file is not None:
+            self._file.check()
 
     def end(self, txn: Any) -> None:
         """Give a transaction up, unless it has ended, or is the parent's and this is a child that was forked in it."""
@@ -285,6 +297,12 @@ class _Readers:
     def is_mine(self) -> bool:
         """Whether this thread is inside."""
         return getattr(self._mine, "depth", 0) > 0
+
+
+def _advice(path: Path) -> str:
+    """Return what helps if the file is not there any more."""
+    again = f", or close this program, and `latewood rebuild --catalog {path.parent}` makes it again"
+    return f"; put the one that was opened back{again if path.name == CATALOG_NAME else ''}"
 
 
 def _rounded(size: int) -> int:

@@ -57,11 +57,15 @@ def identity_of(status: os.stat_result) -> Identity:
 class KnownPath:
     """A path, and the file or directory that it led to when this was made."""
 
-    __slots__ = ("_device", "_directory", "_inode", "_other", "_path", "_text")
+    __slots__ = ("_advice", "_device", "_directory", "_inode", "_other", "_path", "_text")
 
-    def __init__(self, directory: Path, path: Path, identity: Identity, other: str) -> None:
-        """Remember; `directory` is what errors name, and `other` says what it means if something else is there."""
+    def __init__(self, directory: Path, path: Path, identity: Identity, other: str, advice: str = "") -> None:
+        """Remember; `directory` is what errors name, and `other` says what it means if something else is there.
+
+        `advice` follows both on that and on that nothing is there.
+        """
         self._directory, self._path, self._text, self._other = directory, path, str(path), other
+        self._advice = advice
         self._device, self._inode = identity
 
     def check(self) -> None:
@@ -76,13 +80,26 @@ class KnownPath:
         except OSError as error:
             raise self._missing(error) from error
         if found.st_ino != self._inode or found.st_dev != self._device:
-            raise DirectoryReplaced(self._directory, self._other)
+            raise DirectoryReplaced(self._directory, self._other + self._advice)
 
     def _missing(self, error: OSError) -> LatewoodError:
         if error.errno not in _GONE:
             return translated(error, self._path)
         what = "" if self._path == self._directory else f"{self._path.name} was removed: "
-        return DirectoryReplaced(self._directory, what + _GONE[error.errno])
+        return DirectoryReplaced(self._directory, what + _GONE[error.errno] + self._advice)
+
+
+def known_file(path: Path, advice: str) -> KnownPath:
+    """Return a file, as its path leads to it now; whoever has it open keeps its inode from being another's.
+
+    Raises:
+        StorageError: the system cannot tell.
+    """
+    try:
+        identity = identity_of(os.stat(path))
+    except OSError as error:
+        raise translated(error, path) from error
+    return KnownPath(path.parent, path, identity, f"{path.name} is another file now", advice)
 
 
 class Root:

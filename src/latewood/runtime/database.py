@@ -91,11 +91,14 @@ class Database:
         Raises:
             UsageError: a key for a database without keys, or one that is none.
             ClosedError: the database takes no more records: it is drained, or gone.
+            DirectoryReplaced: the files of the store are not those that were opened any more.
         """
         self._check_appendable()
         shard = self.shards[self._shard_for(key)]
         body = self._encoded(key, payload)
         sequence = shard.log.append(body, ext_id=ext_id, timestamp_ns=timestamp_ns, durable=durable)
+        if durable:
+            shard.check_catalog()
         return shard.number, sequence
 
     def append_many(
@@ -125,6 +128,8 @@ class Database:
             found = shard.log.append_many(
                 payloads, ext_id=ext_id, ext_ids=ext_ids, timestamps_ns=timestamps_ns, durable=durable
             )
+            if durable:
+                shard.check_catalog()
             return {shard.number: found}
         ranges, hands = {}, self._dealt(payloads, keys, turn)
         for hand in hands:
@@ -137,12 +142,15 @@ class Database:
                 timestamps_ns=hand.picked_times(timestamps_ns),
                 durable=durable,
             )
+        if durable:
+            self.shards[0].check_catalog()
         return ranges
 
     def flush(self) -> None:
         """Make everything that this store appended so far durable, in every shard; of other shards no log is opened."""
         for shard in self.shards:
             shard.flush()
+        self.shards[0].check_catalog()
 
     # -- reading ----------------------------------------------------------------------------------------------
 

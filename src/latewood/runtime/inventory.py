@@ -31,6 +31,14 @@ class Inventory:
         """
         self._catalog.generation(Component.CHUNKS)
 
+    def check_file(self) -> None:
+        """Return if the catalog that is open is still the store's.
+
+        Raises:
+            DirectoryReplaced: its file was removed, or another one has its name.
+        """
+        self._catalog.check_file()
+
     @property
     def generation(self) -> int:
         """How often chunks were changed by now."""

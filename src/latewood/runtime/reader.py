@@ -136,6 +136,7 @@ class DatabaseReader:
         if self._lock is None:
             raise UsageError("the store was opened with mode='r': a reader cannot commit")
         self._make_durable()
+        self._shards[0].check_catalog()
         for shard in self._shards:
             number, sequence = shard.number, self._positions[shard.number]
             known = self._known[number]

@@ -114,6 +114,14 @@ class Shard:
             there.position()  # Opens the segment: a log that is open to read syncs that.
             self.log.make_durable(there)
 
+    def check_catalog(self) -> None:
+        """Return if the store's catalog is still the one that was opened: else nothing more is acknowledged.
+
+        Raises:
+            DirectoryReplaced: it is not.
+        """
+        self._inventory.check_file()
+
     def flush(self) -> None:
         """Make what was appended durable; if its log is not open, nothing was appended here."""
         if self._log is not None:
