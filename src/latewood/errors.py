@@ -29,6 +29,7 @@ LatewoodError
 │   ├── WaitExpired     the deadline came before the generation
 │   ├── ClusterUnavailable  no node answered as leader in time; nothing was written
 │   ├── TierUnavailable     an object store did not answer, or not in time
+│   │   └── AnotherArchive  the archive's address leads to another archive, or to none: mount the right one
 │   ├── TooManyFiles    this process may have no more files open: raise its limit, `ulimit -n`
 │   └── StorageError    the operating system refused; its reason is in the text
 ├── OutcomeUnknown      a cluster may have done it: `client.resolve(error)` tells, and never does it twice
@@ -254,6 +255,10 @@ class TierUnavailable(UnavailableError):
     """An object store did not answer, not in time, or with an error of its own."""
 
 
+class AnotherArchive(TierUnavailable):
+    """The address of a store's archive leads to another one than the one that has its chunks, or to none."""
+
+
 class TooManyFiles(UnavailableError):
     """This process has as many files open as it may, or nearly.  Everything acknowledged is safe.
 
@@ -297,10 +302,8 @@ class OutcomeForgotten(OutcomeUnknown):
     """The answer did not come, and nodes remember the request no more: `client.resolve` cannot help, only a look."""
 
     def __str__(self) -> str:
-        return (
-            f"{self.reason}; look for the records with `partition.scan`, from `partition.find_timestamp` on, "
-            "and append what is missing"
-        )
+        look = "look for the records with `partition.scan`, from `partition.find_timestamp` on"
+        return f"{self.reason}; {look}, and append what is missing"
 
 
 class UnsupportedVersion(LatewoodError):
@@ -457,20 +460,16 @@ class DataLost(LatewoodError):
         self.start, self.stop = start, stop
 
     def __str__(self) -> str:
-        return (
-            f"records {self.start} to {self.stop - 1} are gone, by retention or before a rebuild; "
-            f"seek to {self.stop} to go on without them"
-        )
+        lost = f"records {self.start} to {self.stop - 1} are gone, by retention or before a rebuild"
+        return f"{lost}; seek to {self.stop} to go on without them"
 
 
 class ChangesLost(DataLost):
     """The change log dropped changes that this cursor had not acknowledged; `start` and `stop` are generations."""
 
     def __str__(self) -> str:
-        return (
-            f"changes of generations {self.start} to {self.stop - 1} were dropped, the change log was full; "
-            f"read the tables anew, then acknowledge generation {self.stop - 1}"
-        )
+        lost = f"changes of generations {self.start} to {self.stop - 1} were dropped, the change log was full"
+        return f"{lost}; read the tables anew, then acknowledge generation {self.stop - 1}"
 
 
 class ClosedError(LatewoodError):

@@ -184,6 +184,7 @@ SAMPLES: Final[list[tuple[Table[Any, Any], Any, Any]]] = [
             created_at_ms=1, table_versions={"db": 1}, clean=False, pid=2, opened_at_ms=3, closed_at_ms=4, sessions=5
         ),
     ),
+    (RUNTIME_STATE, "archives", RuntimeRecord(archives={"s3://bucket/attic": bytes(range(16))})),
 ]
 
 NAMES: Final = [f"{table.name}-{number}" for number, (table, _, _) in enumerate(SAMPLES)]

@@ -166,6 +166,7 @@ ERRORS = [
     (errors.OutcomeUnknown("x"), 1),
     (errors.OutcomeForgotten("x"), 1),
     (errors.TierUnavailable("x"), 1),
+    (errors.AnotherArchive("x"), 1),
     (errors.Diverged("x", PATH, 7), 4),
     (errors.StrayRecord("x", PATH, 7, 8), 4),
     (errors.StrayLog("x", PATH), 4),

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from latewood.archive.directory import DirectoryTier
+from latewood.archive.identity import IDENTITY_STEPS
 from latewood.archive.keys import KeyRing
 from latewood.archive.sink import FILE_STEPS
 from latewood.archive.transfer import UPLOAD_STEPS
@@ -132,6 +133,7 @@ def break_file(pond: Pond) -> None:
 
 
 MADE: Final = set(FILE_STEPS)
+BEGUN: Final = set(IDENTITY_STEPS)
 UPLOADED: Final = {*UPLOAD_STEPS, "commit archived"}
 REMOVED: Final = {"remove file", "sync directory"}
 LET_GO: Final = {"move reader", "clean log"}
@@ -162,9 +164,9 @@ SCENES: Final = {
     "compact what retention takes": Scene(
         "compact", prepare_compact, {*MADE, "drop compaction"}, "durable", options=OLD
     ),
-    "archive": Scene("archive", prepare_compact, UPLOADED),
+    "archive": Scene("archive", prepare_compact, {*BEGUN, *UPLOADED}),
     "archive what retention takes": Scene(
-        "archive", prepare_compact, {*UPLOAD_STEPS, "remove object"}, "checked", options=OLD
+        "archive", prepare_compact, {*BEGUN, *UPLOAD_STEPS, "remove object"}, "checked", options=OLD
     ),
     "evict": Scene("evict", prepare_evict, {"confirmed", "commit evicted", *REMOVED}),
     "evict what was replaced": Scene(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from latewood.archive.names import (
+    IDENTITY_KEY,
     TOKEN_BYTES,
     RandomBytes,
     lock_name,
@@ -51,6 +52,19 @@ class DirectoryTier:
         """Between the look whether a name is free and taking it; while the directory is being opened."""
         close_after_fork(self)
 
+    @property
+    def root(self) -> Path:
+        """The directory."""
+        return self._root
+
+    def is_there(self) -> bool:
+        """Say whether the directory is there."""
+        return self._disk.exists(self._root)
+
+    def missing_parent(self) -> Path | None:
+        """Return the directory that this one should be in, if neither of them is there."""
+        return None if self.is_there() or self._disk.exists(self._root.parent) else self._root.parent
+
     def put(self, key: str, source: Source, digest: Digest) -> ObjectInfo:
         """Make a file, durable on return, if there is none."""
         path = self._path(key)
@@ -86,11 +100,13 @@ class DirectoryTier:
             self._fs.sync_directory(path.parent)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield all files under a prefix, but not unfinished ones."""
+        """Yield all files under a prefix, but neither unfinished ones nor the archive's identity."""
         with self._found():
             for path in self._fs.walk(self._root / check_prefix(prefix)):
                 if token_of_temporary(path.name) is None and token_of_lock(path.name) is None:
-                    yield self.head(path.relative_to(self._root).as_posix())
+                    key = path.relative_to(self._root).as_posix()
+                    if key != IDENTITY_KEY:
+                        yield self.head(key)
 
     def sweep(self, prefix: str, hook: Hook = no_hook) -> Sequence[str]:
         """Remove what puts that were killed have left directly under a prefix, and return the names.

@@ -1,5 +1,6 @@
 """Names of chunks, as files and as objects, both ways.
 
+An archive's identity is `_latewood-archive.json`, beside the databases' objects.
 A file:    `00003-00000000000000000042-00000000000000001041-<token>.parquet`, with `.enc` behind it if it is encrypted.
 An object: `clicks/00003/` in front of the same name.
 Unfinished: `<token>.tmp`, beside the file that it will become; in a tier also `<token>.lock`, held by who makes it.
@@ -19,6 +20,9 @@ RandomBytes: TypeAlias = Callable[[int], bytes]
 """Where randomness comes from: so many bytes of it."""
 
 TOKEN_BYTES: Final = 16
+IDENTITY_KEY: Final = "_latewood-archive.json"
+"""The object that says which archive this is.  No database's name begins so, and what reads all Parquet files under a
+directory, as Arrow and Spark do, skips such a name."""
 SEQUENCE_MAX: Final = TIMESTAMP_NS_MAX
 """A chunk stores sequences in 63 bits."""
 

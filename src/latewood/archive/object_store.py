@@ -28,6 +28,7 @@ import obstore
 from obstore import exceptions
 from obstore.store import from_url
 
+from latewood.archive.names import IDENTITY_KEY
 from latewood.archive.sink import Hook, no_hook
 from latewood.archive.source import Digest, Source, pieces
 from latewood.archive.tier import ObjectInfo, check_key, check_prefix, find, settle_existing
@@ -186,12 +187,13 @@ class ObjectStoreTier:
         return ()
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects under a prefix, page by page."""
+        """Yield all objects under a prefix but the archive's identity, page by page."""
         check_prefix(prefix)
         with self._errors(prefix):
             for page in obstore.list(self._store, prefix or None):
                 for meta in page:
-                    yield _info(meta["path"], meta)
+                    if meta["path"] != IDENTITY_KEY:
+                        yield _info(meta["path"], meta)
 
     def _create(self, key: str, data: bytes, digest: Digest) -> ObjectInfo:
         attempt = 0

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
+from latewood.archive.names import IDENTITY_KEY
 from latewood.archive.sink import Hook, no_hook
 from latewood.archive.source import Digest, Source
 from latewood.errors import CorruptError, NotFoundError, ObjectConflict, UsageError
@@ -66,7 +67,7 @@ class Tier(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yield all objects under a prefix, which is empty or ends with `/`."""
+        """Yield all objects under a prefix, which is empty or ends with `/`; the archive's identity is none of them."""
         ...
 
     def sweep(self, prefix: str, hook: Hook = no_hook) -> Sequence[str]:
@@ -165,6 +166,8 @@ def check_key(key: str) -> str:
     Raises:
         UsageError: it is empty, too long, or has parts that a path cannot have.
     """
+    if key == IDENTITY_KEY:
+        return key
     if len(key) > _KEY_CHARS_MAX or not _KEY.fullmatch(key):
         raise UsageError(f"{key[:80]!r} is no key of an object: parts of letters, digits, '.', '_', '-' divided by '/'")
     return key

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from latewood.catalog.rows import RowReader
 from latewood.catalog.tables import (
+    ARCHIVES,
     CHANGE_CURSOR,
     CHUNK,
     DB,
@@ -174,8 +175,12 @@ class CatalogView:
         return self._rows.scan(CHANGE_CURSOR)
 
     def runtime_state(self, name: str) -> RuntimeRecord | None:
-        """Return what the catalog notes of itself: `environment` or `session`."""
+        """Return what the catalog notes of itself: `environment`, `session` or `archives`."""
         return self._rows.get(RUNTIME_STATE, name)
+
+    def archives(self) -> dict[str, bytes]:
+        """Return the identity of each archive that chunks were put in, by its address."""
+        return (self._rows.get(RUNTIME_STATE, ARCHIVES) or RuntimeRecord()).archives
 
     def _first_live(self, start: JobLiveKey) -> tuple[JobLiveKey, JobLiveRecord] | None:
         if start.priority > 0xFFFF:  # noqa: PLR2004 - the key has 16 bits for it

@@ -23,10 +23,12 @@ def purge_database(site: StoreSite, database: DatabaseSite) -> bool:
 
     Raises:
         UsageError: objects of it are archived, and the store has no archive now.
+        AnotherArchive: the archive is not the one that has the store's chunks, or is not there.
     """
     rows = list(site.catalog.scan_chunks(database.db_id))
     if database.tier is None and any(_object_key(row) for _, row in rows):
         raise UsageError("the database has archived chunks: open the store with its archive to purge them too")
+    database.check_archive()
     _commit_rows(site, [(key, msgspec.structs.replace(row, purging=True)) for key, row in rows if not row.purging])
     kept = [row for _, row in rows if not _remove(site, database, row)]
     if database.tier is not None:

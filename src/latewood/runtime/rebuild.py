@@ -6,6 +6,7 @@ has its records, so that no job ever takes it for an orphan.  Which chunks count
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -13,6 +14,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from latewood.archive.coverage import covered_end
+from latewood.archive.identity import foreign_objects
 from latewood.archive.keys import KeyRing
 from latewood.archive.log_check import log_behind
 from latewood.archive.names import ChunkName, parse_file_name, shard_prefix
@@ -39,6 +41,7 @@ from latewood.fs import FileSystem
 from latewood.log.layout import Layout
 from latewood.log.reach import reach_of
 from latewood.queue import open_queue
+from latewood.runtime.archive_identity import KnownArchives, checked_archives, note_archives
 from latewood.runtime.found import Found, LogSpan, choose, gaps_of, strangers
 from latewood.tasks.engine import Engine, LocalEngine, Tools
 from latewood.tasks.finding import ChunkFind, ChunkFound, read_chunks
@@ -87,19 +90,23 @@ def rebuild_catalog(
     tier: Tier | None,
     keys: KeyRing | None,
     *,
+    known_archives: KnownArchives | None = None,
     engine: Engine | None = None,
     progress: Progress | None = None,
 ) -> list[DatabaseReport]:
     """Fill an empty catalog with what is found, and return a report of each database.
 
-    `engine` reads the chunks; None: this thread does.
+    `known_archives` is what the catalog that was there notes; None: it could not be read.  `engine` reads the chunks;
+    None: this thread does.
 
     Raises:
         UsageError: the catalog is not empty.
+        AnotherArchive: the archive is not the one that was noted, or is not there.
         AccessDenied, UnavailableError: the tier refused, or did not answer; begin again with an empty catalog.
     """
     if catalog.read(lambda view: next(iter(view.dbs()), None)) is not None:
         raise UsageError("the catalog has databases: move it away first, if it should be made again")
+    archives = checked_archives(tier, known_archives)
     reports, known, last_id, last_chunk = _described(fs, layout)
     alive = {one.record.name: db_id for db_id, one in sorted(known.items()) if not _is_gone(one)}
     found = list[_Rebuilding]()
@@ -110,6 +117,7 @@ def rebuild_catalog(
             reports.append(DatabaseReport(name, db_id, 0, 0, 0, [], [problem]))
             continue
         found.append(_Rebuilding(fs, catalog, tier, _places(layout, known, db_id), description))
+    note_archives(catalog, archives)  # Before a row says that a chunk is there.
     _read_all(found, engine or LocalEngine(_tools(fs, tier, keys)), progress)
     for one in found:
         report, last_chunk = one.commit(last_chunk)
@@ -228,7 +236,7 @@ class _Rebuilding:
             if None not in (wanted, identity) and wanted != identity:
                 log = None  # It is another log, and what it has is nothing of this shard's.
             foreign = strangers(self._found[shard], wanted, identity)
-            self._problems += [f"{one.name.file_name} is of another log, and does not count" for one in foreign]
+            self._problems += _foreign_problems(foreign)
             chosen, replaced = choose([one for one in self._found[shard] if one not in foreign], log)
             gaps += gaps_of(shard, chosen, log, begins_at_0=self._begins_at_0)
             superseded += len(replaced)
@@ -321,6 +329,13 @@ class _Rebuilding:
             timestamp_max_ns=meta.timestamp_max_ns,
             created_at_ms=meta.created_ns // 1_000_000,
         )
+
+
+def _foreign_problems(foreign: Sequence[Found]) -> list[str]:
+    """Return what to say of chunks of another log: files one by one, objects of each other store as one."""
+    counts = Counter(one.meta.mark.identity for one in foreign if not one.is_local and one.meta and one.meta.mark)
+    files = [f"{one.name.file_name} is of another log, and does not count" for one in foreign if one.is_local]
+    return files + [foreign_objects(count, log) for log, count in counts.items()]
 
 
 def _residency(tier: Tier | None, one: Found) -> Local | LocalAndRemote | RemoteArchived:

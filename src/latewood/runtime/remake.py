@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from latewood.catalog import Catalog, check_file
 from latewood.catalog.opening import LOCK_SUFFIX
 from latewood.clock import SystemClock
-from latewood.errors import NotFoundError
+from latewood.errors import NotFoundError, UsageError
 from latewood.format.store_layout import StoreLayout
 from latewood.fs import PosixFS
+from latewood.runtime.archive_identity import check_directory, known_archives
 from latewood.runtime.opening import load_settings, open_archive, open_keys
 from latewood.runtime.rebuild import DatabaseReport, Progress, rebuild_catalog
 
@@ -68,6 +69,7 @@ def remake_catalog(
         Locked: another process has it open to write.
         UnsupportedVersion: a later program wrote the catalog that is there, or a file of a database: nothing is wrong
             with it, and nothing was changed.
+        AnotherArchive: the archive is not the one that the old catalog notes, or is not there.
         AccessDenied, UnavailableError: the archive refused, or did not answer.
     """
     layout = check_is_store(root.absolute())
@@ -76,9 +78,9 @@ def remake_catalog(
     try:
         if not dry_run:
             lock = fs.lock_root(layout.catalog.with_name(layout.catalog.name + LOCK_SUFFIX))
-        _check_version(fs, layout)
+        is_sound = _check_version(fs, layout)
         with _new_catalog(fs, layout, f"dry-{os.getpid()}" if dry_run else "new") as made:
-            reports, is_found = _rebuilt(fs, layout, made, engine, progress)
+            reports, is_found = _rebuilt(fs, layout, made, engine, progress, is_old_sound=is_sound)
             kept = _put_in_place(fs, layout, made) if is_found and not dry_run else None
             fs.check_root()
             return Remade(reports, kept, is_found)
@@ -88,14 +90,13 @@ def remake_catalog(
         fs.close()
 
 
-def _check_version(fs: PosixFS, layout: StoreLayout) -> None:
-    """Raise if there is a catalog that a later program wrote, damaged or not.
+def _check_version(fs: PosixFS, layout: StoreLayout) -> bool:
+    """Say whether there is a catalog that is sound; raise if a later program wrote it, damaged or not.
 
     Raises:
         UnsupportedVersion: it did.
     """
-    if fs.exists(layout.catalog):
-        check_file(layout.catalog)
+    return fs.exists(layout.catalog) and check_file(layout.catalog).is_sound
 
 
 @contextmanager
@@ -111,13 +112,27 @@ def _new_catalog(fs: PosixFS, layout: StoreLayout, suffix: str) -> Iterator[Path
 
 
 def _rebuilt(
-    fs: PosixFS, layout: StoreLayout, path: Path, engine: "Engine | None", progress: Progress | None
+    fs: PosixFS,
+    layout: StoreLayout,
+    path: Path,
+    engine: "Engine | None",
+    progress: Progress | None,
+    *,
+    is_old_sound: bool,
 ) -> tuple[list[DatabaseReport], bool]:
     """Return the reports, and whether the new catalog has a database, or there are no directories of any."""
     settings = load_settings(layout.root, fs)
     tier, keys = open_archive(settings, layout.root, fs), open_keys(settings, layout.root, fs)
+    known = None
+    if is_old_sound:  # One that is open in this process already is not read.
+        with suppress(UsageError), Catalog.open(layout.catalog, settings.catalog, mode="r") as old:
+            known = known_archives(old, tier)
+    if known is None:
+        check_directory(tier)
     with Catalog.open(path, settings.catalog) as catalog:
-        reports = rebuild_catalog(fs, layout, catalog, tier, keys, engine=engine, progress=progress)
+        reports = rebuild_catalog(
+            fs, layout, catalog, tier, keys, known_archives=known, engine=engine, progress=progress
+        )
         return reports, not reports or catalog.read(lambda view: any(view.dbs()))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name
 from latewood.archive.options import ChunkOptions
+from latewood.archive.sink import Hook, no_hook
 from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, DbRecord, Local, LocalAndRemote, RemoteArchived
@@ -19,6 +20,7 @@ from latewood.format.store_layout import DatabaseLayout, StoreLayout
 from latewood.fs import FileSystem
 from latewood.queue import Queue
 from latewood.queue.holding import retention_held
+from latewood.runtime.archive_identity import check_archive, explain_missing
 from latewood.types import DbId
 
 if TYPE_CHECKING:
@@ -73,6 +75,7 @@ class DatabaseSite:
         Raises:
             NotFoundError: it is nowhere; the catalog may know better by now.
             UsageError: it is archived, and the store has no archive.
+            AnotherArchive: its archive is not there, or another one is in its place.
         """
         with no_fork():
             from latewood.archive.chunk_reader import ChunkReader, open_chunk  # noqa: PLC0415 - Arrow takes its time to load
@@ -88,7 +91,21 @@ class DatabaseSite:
         if self.tier is None:
             message = f"{record.file_name} is archived, and the store has no archive: set `archive.url`"
             raise UsageError(message)
-        return ChunkReader(TierSource(self.tier, record.residency.object.key), keys)
+        try:
+            return ChunkReader(TierSource(self.tier, record.residency.object.key), keys)
+        except NotFoundError:
+            explain_missing(self._store.catalog, self.tier)
+            raise
+
+    def check_archive(self, *, make: bool = False, hook: Hook = no_hook) -> None:
+        """Return if the store may work in its archive, or has none; with `make` an archive without identity gets one.
+
+        Raises:
+            AnotherArchive: it is not the one that has the store's chunks, or is not there.
+        """
+        if self.tier is not None:
+            random_bytes = self._store.random_bytes if make else None
+            check_archive(self._store.catalog, self.tier, random_bytes=random_bytes, hook=hook)
 
     def missing(self, record: ChunkRecord) -> CorruptError:
         """Return the error of a chunk that is in no place where its row says that it is."""

@@ -14,6 +14,7 @@ from latewood.archive.keys import KeyRing
 from latewood.archive.names import parse_file_name, parse_object_key
 from latewood.archive.object_store import ObjectStoreTier
 from latewood.archive.options import ChunkOptions
+from latewood.archive.sink import Hook, no_hook
 from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import Catalog
 from latewood.catalog.tables import (
@@ -37,6 +38,7 @@ from latewood.jobs.handlers.store import store_handlers
 from latewood.log import LogOptions
 from latewood.queue import Queue
 from latewood.queue.queue import open_queue
+from latewood.runtime.archive_identity import check_archive
 from latewood.testing import FakeClock, MemFS
 from tests.jobs.handlers.rough_engine import RoughEngine, tools_of
 from tests.jobs.kit import OPTIONS, Killed, manager_of, reborn
@@ -108,6 +110,11 @@ class Site:
             if (named := object_of(record)) is None or self.tier is None:
                 raise
             return ChunkReader(TierSource(self.tier, named.key), self.keys_to_read)
+
+    def check_archive(self, *, make: bool = False, hook: Hook = no_hook) -> None:
+        if self.tier is not None:
+            random_bytes = self._lake.random_bytes if make else None
+            check_archive(self._lake.catalog, self.tier, random_bytes=random_bytes, hook=hook)
 
     def object_key(self, record: ChunkRecord) -> str:
         name = parse_file_name(record.file_name)

@@ -85,6 +85,7 @@ class Case(NamedTuple):
     options: dict[str, Any] = {}  # noqa: RUF012 - never changed
 
 
+BEGUN = {"mark archive", "note archive"}
 UPLOADED = {"checked", "put", "verified", "commit archived"}
 REMOVED = {"remove file", "sync directory"}
 LET_GO = {"move reader", "clean log"}
@@ -102,8 +103,8 @@ CASES = {
     "compact": Case(flushed, JobKind.COMPACT, {}, {*FLUSHED, "commit compaction"}),
     "compact of archived chunks": Case(archived, JobKind.COMPACT, {}, {*FLUSHED, "commit compaction"}),
     "compact of evicted chunks": Case(evicted, JobKind.COMPACT, {}, {*FLUSHED, "commit compaction"}),
-    "archive": Case(flushed, JobKind.ARCHIVE, {}, UPLOADED),
-    "archive to a directory": Case(flushed, JobKind.ARCHIVE, {}, UPLOADED, {"tier": "directory"}),
+    "archive": Case(flushed, JobKind.ARCHIVE, {}, {*BEGUN, *UPLOADED}),
+    "archive to a directory": Case(flushed, JobKind.ARCHIVE, {}, {*BEGUN, *UPLOADED}, {"tier": "directory"}),
     "evict": Case(archived, JobKind.EVICT, {"now": True}, {"confirmed", "commit evicted", *REMOVED}),
     "hydrate": Case(evicted, HYDRATE, {}, {"downloaded", *FLUSHED, "commit hydrated"}),
     "hydrate from a directory": Case(

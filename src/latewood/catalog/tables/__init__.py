@@ -63,7 +63,7 @@ from latewood.catalog.tables.job_index import (
 )
 from latewood.catalog.tables.metric import METRIC, MetricDelta, MetricKey, MetricRecord
 from latewood.catalog.tables.record import Record, Table
-from latewood.catalog.tables.runtime_state import RUNTIME_STATE, RuntimeRecord
+from latewood.catalog.tables.runtime_state import ARCHIVES, RUNTIME_STATE, RuntimeRecord
 from latewood.catalog.tables.wal_state import WAL_STATE, FlushGateState, WalStateKey, WalStateRecord
 
 TABLES: Final[tuple[Table[Any, Any], ...]] = (
@@ -84,6 +84,7 @@ TABLES: Final[tuple[Table[Any, Any], ...]] = (
 """Every table; a table's number never changes."""
 
 __all__ = [
+    "ARCHIVES",
     "CHANGE_CURSOR",
     "CHANGE_LOG",
     "CHUNK",

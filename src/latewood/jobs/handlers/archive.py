@@ -1,13 +1,15 @@
 """Archive: chunks that are only local go to the tier.
 
-Each is put under a key that follows from its name, on the condition that there is none or that it has the same bytes;
-then read back whole; only then does its row say that the tier has it.   Order: docs/crash-safety.md
+An archive without identity gets one first, and the catalog notes it.  Each chunk is put under a key that follows from
+its name, on the condition that there is none or that it has the same bytes; then read back whole; only then does its
+row say that the tier has it.   Order: docs/crash-safety.md
 """
 
 from typing import Final
 
 from msgspec.structs import replace
 
+from latewood.archive.identity import IDENTITY_STEPS
 from latewood.archive.tier import Tier
 from latewood.archive.transfer import UPLOAD_STEPS, RemoteCopy, upload
 from latewood.catalog.tables import ChunkRecord, Local, LocalAndRemote, RemoteObject
@@ -18,17 +20,17 @@ from latewood.jobs.handlers.registry import Result
 from latewood.jobs.handlers.removal import remove_object
 from latewood.jobs.handlers.troubles import Troubles
 
-STEPS: Final = (*UPLOAD_STEPS, "commit archived", "remove object")
+STEPS: Final = (*IDENTITY_STEPS, *UPLOAD_STEPS, "commit archived", "remove object")
 
 
 def archive(attempt: Attempt) -> Result:
     """Upload every live chunk that no verified object holds.
 
     Raises:
-        JobFailed: the database has no tier.
+        JobFailed: the database has no tier, or another archive is there.
     """
-    tier = attempt.tier()
     todo = [row for row in live_rows(attempt.rows()) if needs_upload(row.record)]
+    tier = attempt.tier(make=bool(todo))
     total, done, troubles = (
         sum(row.record.size_bytes for row in todo),
         0,

@@ -15,7 +15,7 @@ from latewood.archive.tier import Tier
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.ops import UpsertChunk
 from latewood.catalog.tables import ChunkKey, ChunkRecord, Component
-from latewood.errors import ConflictError, JobFailed, LeaseLost, NotFoundError
+from latewood.errors import AnotherArchive, ConflictError, JobFailed, LeaseLost, NotFoundError
 from latewood.jobs.handlers.chunks import Row
 from latewood.jobs.handlers.context import JobContext
 from latewood.jobs.handlers.site import DatabaseSite, StoreSite
@@ -60,6 +60,8 @@ class Attempt:
             self.db: DatabaseSite = store.database(self.db_id)
         except NotFoundError as error:
             raise JobFailed(str(error)) from error
+        self._is_archive_checked = False
+        """Whether this attempt has looked which archive is there.  Threads of the engine may look twice."""
         self.engine: Engine = engine or LocalEngine(self.tools())
 
     @property
@@ -76,14 +78,22 @@ class Attempt:
         """Return the time by the store's clock."""
         return self.store.clock.now_ns() // 1_000_000
 
-    def tier(self) -> Tier:
-        """Return where chunks are archived to.
+    def tier(self, *, make: bool = False) -> Tier:
+        """Return where chunks are archived to, once it is known to be the archive that has the store's chunks.
+
+        With `make` an archive that has no identity yet gets one.
 
         Raises:
-            JobFailed: nowhere.
+            JobFailed: nowhere, or what is there is not that archive.
         """
         if self.db.tier is None:
             raise JobFailed(f"database {self.db.record.name!r} has no tier to archive to; set one")
+        if make or not self._is_archive_checked:
+            try:
+                self.db.check_archive(make=make, hook=self.step)
+            except AnotherArchive as error:
+                raise JobFailed(str(error)) from error
+            self._is_archive_checked = True
         return self.db.tier
 
     def rows(self) -> list[Row]:

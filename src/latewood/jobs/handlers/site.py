@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from latewood.archive.keys import KeyRing
 from latewood.archive.options import ChunkOptions
+from latewood.archive.sink import Hook, no_hook
 from latewood.archive.tier import Tier
 from latewood.catalog import Catalog
 from latewood.catalog.tables import ChunkRecord, DbRecord
@@ -57,6 +58,14 @@ class DatabaseSite(Protocol):
 
         Raises:
             NotFoundError: it is nowhere; the catalog may know better by now.
+        """
+        ...
+
+    def check_archive(self, *, make: bool = False, hook: Hook = no_hook) -> None:
+        """Return if the store may work in its archive, or has none; with `make` an archive without identity gets one.
+
+        Raises:
+            AnotherArchive: it is not the one that has the store's chunks, or is not there.
         """
         ...
 

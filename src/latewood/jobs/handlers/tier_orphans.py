@@ -18,5 +18,5 @@ def sweep_tier(attempt: Attempt) -> list[str]:
     tier = attempt.db.tier
     if tier is None or attempt.context.job.gate_kind not in _KINDS:
         return []
-    prefixes = [shard_prefix(attempt.db.record.name, shard) for shard in attempt.shards]
+    prefixes = ["", *(shard_prefix(attempt.db.record.name, shard) for shard in attempt.shards)]
     return [name for prefix in prefixes for name in tier.sweep(prefix, attempt.step)]

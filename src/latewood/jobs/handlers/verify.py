@@ -10,12 +10,14 @@ from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from latewood.archive.chunk_reader import ChunkReader
+from latewood.archive.identity import foreign_objects
 from latewood.archive.names import ChunkName, parse_object_key, shard_prefix
-from latewood.archive.tier import Tier
+from latewood.archive.tier import Tier, TierSource
 from latewood.catalog import CatalogView, Op
 from latewood.catalog.job_ops import EnqueueJob
 from latewood.catalog.tables import ChunkRecord, WalStateRecord
-from latewood.errors import AnotherLog, CorruptError, LogBehind
+from latewood.errors import AnotherLog, CorruptError, LogBehind, NotFoundError, UnsupportedVersion
 from latewood.jobs.handlers.attempt import Attempt
 from latewood.jobs.handlers.chunks import Row, doubted, gaps, has_file, live_rows, object_of
 from latewood.jobs.handlers.mending import mending
@@ -46,7 +48,13 @@ _BEYOND_LOG: Final = (
 
 
 def verify(attempt: Attempt) -> Result:
-    """Check everything, write down what was found, and have what is broken repaired."""
+    """Check everything, write down what was found, and have what is broken repaired.
+
+    Raises:
+        JobFailed: the archive is not the one that has the store's chunks, or is not there.
+    """
+    if attempt.db.tier is not None:
+        attempt.tier()
     scrub = _Scrub(attempt)
     for shard in attempt.shards:
         scrub.log(shard)
@@ -137,13 +145,18 @@ class _Scrub:
             problem = f"no row names it; it may be an only copy; {self._unknown_chunks}"
             self._note("warning", str(self._attempt.db.chunk_dir / file_name), problem)
         if self._attempt.db.tier is not None:
+            foreign: dict[tuple[int, bytes], list[str]] = {}
             for key, name in self._unknown_keys(self._attempt.db.tier):
-                if name is not None and self._is_beyond_log(name):
+                if name is not None and (log := self._foreign_log(self._attempt.db.tier, key, name)) is not None:
+                    foreign.setdefault((name.shard, log), []).append(key)
+                elif name is not None and self._is_beyond_log(name):
                     self._note("damage", key, _BEYOND_LOG, shard=name.shard)
                 elif name is not None and self._is_missing(name):
                     self._note("damage", key, _BEFORE_LOG.format(store=self._store), shard=name.shard)
                 else:
                     self._note("warning", key, "no row names this object; it may be an only copy")
+            for (shard, log), keys in foreign.items():
+                self._note("warning", keys[0], foreign_objects(len(keys), log), shard=shard)
 
     def report(self, ops: list[Op]) -> ScrubReport:
         """Return what was found."""
@@ -189,6 +202,16 @@ class _Scrub:
                 parsed = parse_object_key(info.key)
                 if info.key not in known and not (parsed and db.sharers(parsed[1].file_name)):
                     yield info.key, parsed[1] if parsed else None
+
+    def _foreign_log(self, tier: Tier, key: str, name: ChunkName) -> bytes | None:
+        """Return the log that an object was made of, if that is another one than its shard's; None: nobody can say."""
+        own = self._attempt.db.record.log_identity(name.shard)
+        try:
+            with ChunkReader(TierSource(tier, key), self._attempt.db.keys_to_read) as reader:
+                mark = reader.meta.mark
+        except (CorruptError, NotFoundError, UnsupportedVersion):
+            return None
+        return None if own is None or mark is None or mark.identity == own else mark.identity
 
     def _took(self, record: ChunkRecord) -> None:
         self._files += has_file(record)
