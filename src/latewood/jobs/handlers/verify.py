@@ -78,7 +78,7 @@ class _Scrub:
         self.broken: set[ChunkId] = set()
         self._missing: dict[int, tuple[int, int]] = {}
         """Of each shard what neither the chunks of the catalog nor the log have."""
-        self._store = attempt.db.chunk_dir.parents[2]
+        self._store = attempt.db.chunk_dir.parent.parent.parent
         self._unknown_chunks = _UNKNOWN_CHUNKS.format(store=self._store)
         self._findings: list[ScrubFinding] = []
         self._segments = self._records = self._files = self._objects = self._bytes = 0
