@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from latewood.errors import Poisoned
+from latewood.errors import DirectoryReplaced, Poisoned
 
 NOTES_MAX: Final = 16
 """Failures that the notes of the raised error have in full.  More would flood a log: a database has many shards."""
@@ -61,9 +61,16 @@ def close_behind(close: Callable[[], object], error: BaseException | None) -> No
 
 
 def _note(error: BaseException, how: str, other: BaseException) -> None:
+    if _is_told(error, other):
+        return
     error.add_note(f"{how} {type(other).__name__}: {other}")
     for note in getattr(other, "__notes__", []):
         error.add_note(note)
+
+
+def _is_told(error: BaseException, other: BaseException) -> bool:
+    """Say whether both are of a directory that was replaced: a store, its catalog and each shard meet the same."""
+    return isinstance(error, DirectoryReplaced) and isinstance(other, DirectoryReplaced)
 
 
 def _rank(error: BaseException) -> int:

@@ -53,6 +53,8 @@ LatewoodError
 
 from pathlib import Path
 
+from latewood.missing import MISSING_MENDS, Missing
+
 
 class LatewoodError(Exception):
     """The root of every error that Latewood raises on purpose."""
@@ -483,16 +485,13 @@ class Poisoned(ClosedError):
 class DirectoryReplaced(ClosedError):
     """The path leads to another directory, or catalog, than was opened, or to none; or its lock file was removed."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
+    def __init__(self, path: Path, reason: str, missing: Missing = "another") -> None:
+        super().__init__(path, reason, missing)
+        self.path, self.reason, self.missing = path, reason, missing
 
     def __str__(self) -> str:
-        return (
-            f"{self.path} is not what was opened any more: {self.reason}. This program stopped there, and acknowledged "
-            "nothing after what is durable in the directory that it opened. Put that directory back in its place if it "
-            "was moved, or open it where it is now; then write again what was not acknowledged"
-        )
+        what = "" if self.missing == "lock" else " is not what was opened any more"
+        return f"{self.path}{what}: {self.reason}; {MISSING_MENDS[self.missing].replace('{path}', str(self.path))}"
 
 
 class Forked(ClosedError):

@@ -144,7 +144,7 @@ ERRORS = [
     (latewood.DataLost(1, 2), 1),
     (latewood.ClosedError("x"), 1),
     (latewood.Poisoned("x"), 1),
-    (latewood.DirectoryReplaced(PATH, "x"), 1),
+    (latewood.DirectoryReplaced(PATH, "x", "lock"), 1),
     (latewood.Forked("x"), 1),
     (errors.KeyNotFound("x"), 3),
     (errors.EntryMissing(1, 2, 3), 3),

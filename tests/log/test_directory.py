@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import pickle
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -60,6 +61,64 @@ def housekeep_after(log: Queue) -> None:
 
 
 ACTS: Final = [sync_after, flush_after, roll_after, fill_after, cohort_after, close_after, housekeep_after]
+
+
+# -- what the error says --
+
+
+@pytest.mark.parametrize(
+    ("event", "missing", "words"),
+    [
+        (
+            "rm",
+            "directory",
+            "it was deleted or moved; put it back or open it where it is now, if it was moved; restore a ",
+        ),
+        (
+            "mv",
+            "another",
+            "another directory is there now; put back the one that was opened, or open it where it is now",
+        ),
+        ("unlock", "lock", ": the file writer.lock was removed; open it again"),
+        ("segments", "segment", "; put that back, or restore a backup; or move what is left away, to begin anew"),
+    ],
+)
+def test_the_error_says_what_is_missing_and_what_to_do(tmp_path: Path, event: str, missing: str, words: str) -> None:
+    path = tmp_path / "events"
+    log = latewood.open(path, **SMALL)
+    log.append(b"kept", durable=True)
+    match event:
+        case "rm":
+            shutil.rmtree(path)
+        case "mv":
+            path.rename(tmp_path / "elsewhere")
+            path.mkdir()
+        case "unlock":
+            (path / "writer.lock").unlink()
+        case _:
+            shutil.rmtree(path / "segments")
+    with pytest.raises(DirectoryReplaced) as caught:
+        log.append(b"late", durable=True)
+    assert (caught.value.missing, words in str(caught.value)) == (missing, True)
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - ours
+    assert (str(again), again.missing) == (str(caught.value), missing)
+    with pytest.raises(DirectoryReplaced):
+        log.flush()
+    log.close()
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_writer_without_its_segments_stops_at_the_roll_and_its_flush_too(tmp_path: Path, *, moved: bool) -> None:
+    log = latewood.open(tmp_path / "events", **SMALL)
+    log.append(b"kept", durable=True)
+    if moved:
+        (tmp_path / "events" / "segments").rename(tmp_path / "segments")
+    else:
+        shutil.rmtree(tmp_path / "events" / "segments")
+    for act in (log.roll, log.flush, log.flush):
+        with pytest.raises(DirectoryReplaced, match="segments"):
+            act()
+    log.close()
 
 
 # -- a path that leads elsewhere ----------------------------------------------------------------------

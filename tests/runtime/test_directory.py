@@ -152,6 +152,18 @@ def test_a_store_that_was_deleted_before_its_shards_were_opened_calls_none_of_th
         act(lake)
 
 
+@pytest.mark.parametrize("event", ["move", "delete", "unlock"])
+def test_a_store_whose_directory_is_gone_says_so_once(lake: Lake, event: str, caplog: pytest.LogCaptureFixture) -> None:
+    if event == "unlock":
+        (lake.root / "catalog.mdb.writer").unlink()
+    else:
+        lake.move() if event == "move" else shutil.rmtree(lake.root)
+    with pytest.raises(DirectoryReplaced) as caught, lake.store:
+        append(lake)
+    assert getattr(caught.value, "__notes__", []) == []
+    assert caplog.messages == []
+
+
 def test_a_moved_store_opens_where_it_is_with_all_that_was_acknowledged(lake: Lake) -> None:
     lake.move()
     for act in (append, lambda lake: lake.store.close()):

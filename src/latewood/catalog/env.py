@@ -71,7 +71,7 @@ class LMDBEnv:
             self.stale_readers = self._env.reader_check()
             self.handles = self._open_tables(create=writable)
             self._page_bytes: int = self._env.stat()["psize"]
-            self._file = known_file(path, _advice(path)) if writable else None
+            self._file = known_file(path, "catalog" if path.name == CATALOG_NAME else "another") if writable else None
         except lmdb.Error as error:
             self._env.close()
             raise translated(error, path) from error
@@ -297,12 +297,6 @@ class _Readers:
     def is_mine(self) -> bool:
         """Whether this thread is inside."""
         return getattr(self._mine, "depth", 0) > 0
-
-
-def _advice(path: Path) -> str:
-    """Return what helps if the file is not there any more."""
-    again = f", or close this program, and `latewood rebuild --catalog {path.parent}` makes it again"
-    return f"; put the one that was opened back{again if path.name == CATALOG_NAME else ''}"
 
 
 def _rounded(size: int) -> int:

@@ -240,7 +240,9 @@ class Writer:
                 self._serve(group)
             if self._last:
                 self._serve([Ticket(self._last())])
-        except (Poisoned, DirectoryReplaced) as error:
+        except DirectoryReplaced as error:
+            reason = error  # Every caller is told, and whoever closes.
+        except Poisoned as error:
             reason = error
             _logger.error("%s", error)  # noqa: TRY400 - the stack says nothing that the text does not
         except BaseException as error:

@@ -58,8 +58,8 @@ class PosixLock:
             except BlockingIOError:
                 raise Locked(path, _pid_in(self._file)) from None
             identity = self._file.identity()
-            other = f"{path.name} was replaced, and another program may write"
-            self._known = KnownPath(path.parent, path, identity, other)
+            other = f"the lock file {path.name} was replaced, and another program may write"
+            self._known = KnownPath(path.parent, path, identity, other, "lock")
             try:
                 with lent(root, path) as (name, descriptor):
                     return identity_of(os.stat(name, dir_fd=descriptor)) == identity

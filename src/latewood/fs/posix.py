@@ -74,7 +74,7 @@ class PosixFS:
             else:
                 root = Root(path)
                 identity = root.identity
-        own = _Own(path, KnownPath(path, path, identity, _ANOTHER), is_lender=root is not self._root)
+        own = _Own(path, KnownPath(path, path, identity, _ANOTHER, "another"), is_lender=root is not self._root)
         below = copy.copy(self)
         below._root, below._own, below._lock = root, own, None  # noqa: SLF001 - it is one of these, too
         return below

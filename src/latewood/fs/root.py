@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from latewood.errors import ClosedError, DirectoryReplaced, LatewoodError
 from latewood.forking import close_after_fork, forked, no_fork
 from latewood.fs.failures import translated
+from latewood.missing import Missing
 
 _BY_DESCRIPTOR: Final = {os.open, os.mkdir, os.rename, os.unlink, os.stat, os.link, os.access}
 OPENS_BY_DESCRIPTOR: bool = (
@@ -31,7 +32,7 @@ OPENS_BY_DESCRIPTOR: bool = (
 """Whether this platform opens files relative to a directory's descriptor.  A test sets it to False."""
 
 _GONE: Final = {
-    errno.ENOENT: "nothing is there",
+    errno.ENOENT: "it was deleted or moved",
     errno.ENOTDIR: "a part of the path is no directory any more",
     errno.ELOOP: "its path is a loop of links",
     errno.ESTALE: "the file server has forgotten it",
@@ -57,15 +58,15 @@ def identity_of(status: os.stat_result) -> Identity:
 class KnownPath:
     """A path, and the file or directory that it led to when this was made."""
 
-    __slots__ = ("_advice", "_device", "_directory", "_inode", "_other", "_path", "_text")
+    __slots__ = ("_device", "_directory", "_inode", "_kind", "_other", "_path", "_text")
 
-    def __init__(self, directory: Path, path: Path, identity: Identity, other: str, advice: str = "") -> None:
+    def __init__(self, directory: Path, path: Path, identity: Identity, other: str, kind: Missing) -> None:
         """Remember; `directory` is what errors name, and `other` says what it means if something else is there.
 
-        `advice` follows both on that and on that nothing is there.
+        `kind` is what errors say that is missing then.
         """
         self._directory, self._path, self._text, self._other = directory, path, str(path), other
-        self._advice = advice
+        self._kind = kind
         self._device, self._inode = identity
 
     def check(self) -> None:
@@ -80,16 +81,17 @@ class KnownPath:
         except OSError as error:
             raise self._missing(error) from error
         if found.st_ino != self._inode or found.st_dev != self._device:
-            raise DirectoryReplaced(self._directory, self._other + self._advice)
+            raise DirectoryReplaced(self._directory, self._other, self._kind)
 
     def _missing(self, error: OSError) -> LatewoodError:
         if error.errno not in _GONE:
             return translated(error, self._path)
-        what = "" if self._path == self._directory else f"{self._path.name} was removed: "
-        return DirectoryReplaced(self._directory, what + _GONE[error.errno] + self._advice)
+        if self._path != self._directory and os.path.isdir(self._directory):
+            return DirectoryReplaced(self._directory, f"the file {self._path.name} was removed", self._kind)
+        return DirectoryReplaced(self._directory, _GONE[error.errno], "directory")
 
 
-def known_file(path: Path, advice: str) -> KnownPath:
+def known_file(path: Path, kind: Missing) -> KnownPath:
     """Return a file, as its path leads to it now; whoever has it open keeps its inode from being another's.
 
     Raises:
@@ -99,7 +101,7 @@ def known_file(path: Path, advice: str) -> KnownPath:
         identity = identity_of(os.stat(path))
     except OSError as error:
         raise translated(error, path) from error
-    return KnownPath(path.parent, path, identity, f"{path.name} is another file now", advice)
+    return KnownPath(path.parent, path, identity, f"{path.name} is another file now", kind)
 
 
 class Root:

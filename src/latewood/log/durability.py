@@ -8,13 +8,15 @@ Order of writes: docs/crash-safety.md, "flush" and "checkpoint".
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from latewood.errors import DirectoryReplaced, LatewoodError, Poisoned
 from latewood.format.checkpoint import Checkpoint, encode
 from latewood.format.record import record_bytes
+from latewood.fs import FileSystem
 from latewood.interrupts import Uninterrupted
 from latewood.limits import CHECKPOINT_BYTES
 from latewood.log import roll
@@ -28,8 +30,10 @@ _ROUND_MAX_S: Final = 1.0
 class Durability:
     """Syncs, checkpoints and reservations of one log."""
 
-    def __init__(self, checkpoint_file: CheckpointFile, check_root: Callable[[], None]) -> None:
-        self._file, self._check_root = checkpoint_file, check_root
+    def __init__(self, checkpoint_file: CheckpointFile, fs: FileSystem, root: Path) -> None:
+        self._file, self._fs, self._root = checkpoint_file, fs, root
+        self._path: Path | None = None
+        """Where readers find the open segment."""
         self.lock = threading.RLock()
         """Held while syncing, and by the writer while it replaces the segment."""
         self._turn = threading.Lock()
@@ -52,11 +56,13 @@ class Durability:
         self.failure_was_told = False
         """Whether a caller has heard of it: one that only the background met is told by `close`."""
 
-    def attach(self, segment: SegmentWriter, *, reserved_end: int, flush_failed: bool, records_max: int) -> None:
+    def attach(
+        self, segment: SegmentWriter, path: Path, *, reserved_end: int, flush_failed: bool, records_max: int
+    ) -> None:
         """Take over a segment whose records are all durable.  The caller holds `lock`."""
         tail = segment.tail()
         with self._gate:
-            self._segment = segment
+            self._segment, self._path = segment, path
             self._durable_tail = tail
             self.reserved_end, self.records_max, self.flush_failed = reserved_end, records_max, flush_failed
             self.durable_sequence = segment.header.base_record_count + tail.record_count
@@ -166,18 +172,35 @@ class Durability:
             message = f"the log stopped writing because of this: {reason}; reopen it to see what is durable"
             raise Poisoned(message) from self.failure
 
+    def check_found(self) -> None:
+        """Raise if the directory was found to be another, or the open segment to be gone: nothing is durable there.
+
+        Raises:
+            DirectoryReplaced: it was.
+        """
+        if isinstance(self.failure, DirectoryReplaced):
+            self.check()
+
     def check_directory(self) -> None:
-        """Stop all appends for good if the log's path leads to another directory now.
+        """Stop all appends for good if the log's path leads to another directory now, or its open segment is gone.
 
         Raises:
             DirectoryReplaced: it does; nothing may be acknowledged any more.
         """
         try:
-            self._check_root()
+            self._fs.check_root()
+            self._check_segment()
         except DirectoryReplaced as error:
             with self.lock:
                 self.poison(error)
             self.check()
+
+    def _check_segment(self) -> None:
+        if self._path is None or self._fs.exists(self._path):
+            return
+        self._fs.check_root()  # A directory that was deleted since says more than what is missing in it.
+        what = self._path.relative_to(self._root)
+        raise DirectoryReplaced(self._root, f"its open segment {what} was deleted or moved", "segment")
 
     def poison(self, failure: BaseException) -> None:
         """Stop all appends for good, and leave a mark that the next seal carries on.  The caller holds `lock`."""

@@ -62,7 +62,7 @@ class Writer:
         self._fs, self._layout, self._clock = site
         self._options, self._store, self._wake = options, store, wake
         self._lock = Exclusion()
-        self.durability = Durability(CheckpointFile(self._fs, self._layout, checkpoint), self._fs.check_root)
+        self.durability = Durability(CheckpointFile(self._fs, self._layout, checkpoint), self._fs, self._layout.root)
         self._housekeeper: Housekeeper | None = None
         self._prepared: File | None = None
         self._prepare_lock = threading.Lock()
@@ -222,6 +222,7 @@ class Writer:
     def flush(self) -> None:
         """Make everything appended so far durable."""
         self._check_open()
+        self.durability.check_found()
         self._timing.unflushed_since_ns = None
         self.durability.flush_to(self.segment.appender.sequence)
 
@@ -343,8 +344,9 @@ class Writer:
         self._timing.begin_segment(segment.header.created_at if segment.appender.count else None)
         records_max = self._options.segment_records_max or _RECORDS_UNBOUNDED
         with self.durability.lock:
+            path = self._layout.absolute(self.manifest.active.path)
             self.durability.attach(
-                segment, reserved_end=reserved_end, flush_failed=flush_failed, records_max=records_max
+                segment, path, reserved_end=reserved_end, flush_failed=flush_failed, records_max=records_max
             )
         options = self._options
         no_policy = not options.flush_every_append and options.segment_age_max_ms is None

@@ -256,9 +256,12 @@ class MemFS:
         """
         found = self._find(path)
         if found is None:
-            raise DirectoryReplaced(directory, f"{path.name} is not there any more")
+            is_lock = path != directory and self._find(directory) is not None
+            raise DirectoryReplaced(directory, f"{path.name} was removed", "lock" if is_lock else "directory")
         if found is not node:
-            raise DirectoryReplaced(directory, f"there is another {path.name} now")
+            raise DirectoryReplaced(
+                directory, f"there is another {path.name} now", "another" if path == directory else "lock"
+            )
 
     def find_directory(self, path: Path) -> Directory:
         """Return the directory at `path`.
