@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -294,17 +295,30 @@ def test_info_and_verify_say_which_log_it_is(log: Path) -> None:
     assert row("verify", log).items() >= fields.items()
 
 
-@pytest.mark.parametrize("damage", ["missing", "torn", "another log's"])
-def test_verify_warns_of_an_identity_that_is_not_the_manifests(log: Path, tmp_path: Path, damage: str) -> None:
-    latewood.open(tmp_path / "other").close()
+@pytest.mark.parametrize("damage", ["missing", "torn", "another life's"])
+def test_verify_warns_of_an_identity_that_is_not_the_manifests(log: Path, damage: str) -> None:
+    raw = (log / "identity").read_bytes()
+    run("rebuild", log, "--new-life", "--yes")
     (log / "identity").unlink()
     if damage != "missing":
-        raw = (tmp_path / "other" / "identity").read_bytes()
-        (log / "identity").write_bytes(raw if damage == "another log's" else raw[:20])
+        (log / "identity").write_bytes(raw if damage == "another life's" else raw[:20])
     found = row("verify", log)
     assert found["is_sound"]
     (finding,) = found["findings"]
     assert (finding["severity"], finding["path"]) == ("warning", str(log / "identity"))
+    latewood.open(log).close()
+    assert row("verify", log)["findings"] == []
+
+
+def test_an_identity_of_another_log_is_damage_and_the_log_is_not_appended_to(log: Path, tmp_path: Path) -> None:
+    latewood.open(tmp_path / "other").close()
+    shutil.copy(tmp_path / "other" / "identity", log / "identity")
+    result = run("verify", log)
+    assert result.exit_code == 4
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert (finding["severity"], finding["path"]) == ("damage", str(log / "identity"))
+    assert "came from another log" in complaint("append", log, stdin="x\n", code=4)
+    (log / "identity").unlink()
     latewood.open(log).close()
     assert row("verify", log)["findings"] == []
 

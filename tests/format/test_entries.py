@@ -19,7 +19,7 @@ RECORDS = 10
 def entry(segment_id: int) -> SegmentEntry:
     start = segment_id * RECORDS
     path = f"segments/2026/03/02/{segment_id:09}.q"
-    return SegmentEntry(start, start + RECORDS - 1, 4096 + segment_id, 7 * segment_id, path)
+    return SegmentEntry(start, start + RECORDS - 1, 4096 + segment_id, 7 * segment_id, 3 * segment_id, path)
 
 
 def table(*segment_ids: int) -> EntryTable:
@@ -176,16 +176,16 @@ def test_an_entry_that_is_cut_short_is_corrupt_at_each_length() -> None:
 
 
 def test_the_bytes_of_an_entry_are_those_of_version_2() -> None:
-    numbers = "3200000000000000 3b00000000000000 0510000000000000 2300000000000000 1f00"
+    numbers = "3200000000000000 3b00000000000000 0510000000000000 2300000000000000 0f000000 1f00"
     assert encode_entry(entry(5)) == bytes.fromhex(numbers) + b"segments/2026/03/02/000000005.q"
     assert len(encode_entry(entry(5))) == ENTRY_SIZE + 31
 
 
-def test_entries_of_version_1_are_read_and_have_no_cohort() -> None:
+def test_entries_of_version_1_are_read_and_have_neither_cohort_nor_seal() -> None:
     raw = bytearray()
     for segment_id in SHORT_AND_LONG:
         path = entry(segment_id).path.encode()
         raw += struct.pack("<QQQH", *entry(segment_id)[:3], len(path)) + path
     found = EntryTable(raw, len(SHORT_AND_LONG), crc32c(raw), MANIFEST, is_version_1=True)
-    assert everything(found) == [entry(segment_id)._replace(ext_id=0) for segment_id in SHORT_AND_LONG]
+    assert everything(found) == [entry(segment_id)._replace(ext_id=0, seal_checksum=0) for segment_id in SHORT_AND_LONG]
     assert found.index_after_segment(SHORT_AND_LONG[2]) == 3

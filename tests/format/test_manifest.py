@@ -35,7 +35,7 @@ def manifest(entries: int = 2) -> Manifest:
     table = EntryTable.empty(SLOT)
     for number in range(entries):
         path = f"segments/2026/03/02/{number:09}.q"
-        table = table.append(SegmentEntry(number * 10, number * 10 + 9, 4096, number * 3, path))
+        table = table.append(SegmentEntry(number * 10, number * 10 + 9, 4096, number * 3, number * 5, path))
     active = ActiveSegment(entries, 128, 1, f"segments/2026/03/02/{entries:09}.q")
     return Manifest(entries + 1, entries * 10 + 1, active, table, 77, IDENTITY)
 
@@ -56,12 +56,12 @@ def test_a_manifest_survives_the_round_trip(
 
 def test_the_bytes_of_a_manifest_are_those_of_version_2() -> None:
     golden = (
-        "514d4654 02000000 0b00000000000000 01000000 2cc92dae 0200000000000000"
+        "514d4654 02000000 0b00000000000000 01000000 722894c7 0200000000000000"
         "4d00000000000000 6964656e74697479206f66206f616b73 01 02 000000000000"
         "6964656e74697479 0000000000000000 ce0a000000000000 3c00000000000000"
         "01000000 8000000000000000 0100000000000000 1f00"
         + b"segments/2026/03/02/000000001.q".hex()
-        + "0000000000000000 0900000000000000 0010000000000000 0000000000000000 1f00"
+        + "0000000000000000 0900000000000000 0010000000000000 0000000000000000 00000000 1f00"
         + b"segments/2026/03/02/000000000.q".hex()
     )
     assert encode(manifest(1)) == bytes.fromhex(golden)
@@ -116,7 +116,7 @@ def test_a_path_that_no_log_gives_is_corrupt_though_the_checksum_is_right(path: 
     whole = manifest()
     with pytest.raises(ManifestCorrupted, match="is not the path of a segment"):
         decode(encode(whole._replace(active=whole.active._replace(path=path))), SLOT)
-    entries = whole.entries.append(SegmentEntry(20, 29, 4096, 0, path))
+    entries = whole.entries.append(SegmentEntry(20, 29, 4096, 0, 0, path))
     decoded = decode(encode(whole._replace(entries=entries)), SLOT)
     with pytest.raises(ManifestCorrupted, match="is not the path of a segment"):
         _ = decoded.entries[-1]

@@ -110,7 +110,7 @@ def test_a_file_that_is_not_what_the_manifest_says_is_warned_of_and_written_agai
     desk: Desk, damage: bytes | str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Desk() as other:
-        other.open().close()
+        other.open(birth=BIRTH, owner=Owner.STORE).close()
         stale = other.raw(other.layout.identity)
     with desk.open(birth=BIRTH) as log:
         identity = log.identity

@@ -24,7 +24,7 @@ def following(manifest: Manifest, sealed: int = 1) -> Manifest:
     """The manifest after so many more rolls."""
     entries = manifest.entries
     for number in range(len(entries), len(entries) + sealed):
-        entries = entries.append(SegmentEntry(number, number, 500, 0, f"segments/2026/03/02/{number:09}.q"))
+        entries = entries.append(SegmentEntry(number, number, 500, 0, 0, f"segments/2026/03/02/{number:09}.q"))
     return manifest._replace(generation=manifest.generation + 1, next_sequence=len(entries), entries=entries)
 
 

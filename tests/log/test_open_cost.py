@@ -68,7 +68,7 @@ def with_history(desk: Desk, sealed: int) -> int:
     entries = EntryTable.empty(ROOT / "manifest.1")
     for number in range(sealed):
         start = number * RECORDS
-        entries = entries.append(SegmentEntry(start, start + RECORDS - 1, size, 0, segment_path(number, now_ns)))
+        entries = entries.append(SegmentEntry(start, start + RECORDS - 1, size, 0, 0, segment_path(number, now_ns)))
     active = ActiveSegment(sealed, HEADER_SIZE, 0, segment_path(sealed, now_ns))
     manifest = Manifest(sealed + 1, sealed * RECORDS, active, entries, 0, IDENTITY)
     ManifestStore(desk.fs, desk.layout).store(manifest)

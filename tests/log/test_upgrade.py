@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import latewood
-from latewood.format.segment import HEADER_SIZE
+from latewood.format.segment import FOOTER_SIZE, HEADER_SIZE
 from latewood.fs import PosixFS
 from latewood.queue import open_queue
 from tests.format.version_1 import downgrade
@@ -80,7 +80,7 @@ def test_two_processes_that_open_a_log_of_version_1_at_once_upgrade_it_once(tmp_
 
 
 @pytest.mark.parametrize("sealed", [10, 100])
-def test_an_upgrade_opens_each_sealed_segment_once_and_reads_its_header_alone(sealed: int) -> None:
+def test_an_upgrade_opens_each_sealed_segment_once_and_reads_its_header_and_footer_alone(sealed: int) -> None:
     with Desk() as desk:
         with desk.open() as log:
             for number in range(sealed):
@@ -90,7 +90,7 @@ def test_an_upgrade_opens_each_sealed_segment_once_and_reads_its_header_alone(se
         downgrade(desk.fs, ROOT)
         first = opening_cost(desk)
         assert first[0] - again[0] <= sealed + 5
-        assert first[1] - again[1] <= sealed * HEADER_SIZE + 1000
+        assert first[1] - again[1] <= sealed * (HEADER_SIZE + FOOTER_SIZE) + 1000
 
 
 def opening_cost(desk: Desk) -> tuple[int, int]:

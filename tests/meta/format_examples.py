@@ -186,7 +186,7 @@ def _shown(name: str, kind: str, value: bytes) -> str:
         return f"0x{number:016x}"
     if kind == "[u8]":
         return f'"{value.decode()}"'
-    if name == "checksum" or number == SEAL_LENGTH:
+    if name.endswith("checksum") or number == SEAL_LENGTH:
         return f"0x{number:08x}"
     if number >= START_NS:
         return f"{number}, {strftime('%Y-%m-%d %H:%M:%S', gmtime(number // 1_000_000_000))} UTC"

@@ -70,7 +70,7 @@ def seal(
 
 def entry_of(footer: SegmentFooter, size: int) -> SegmentEntry:
     first = footer.base_record_count
-    return SegmentEntry(first, first + footer.record_count - 1, size, footer.ext_id, PATH.as_posix())
+    return SegmentEntry(first, first + footer.record_count - 1, size, footer.ext_id, footer.checksum, PATH.as_posix())
 
 
 def sealed_reader(fs: FileSystem, lines: Iterable[Line], tail: Tail | None = None, **fields: int) -> SegmentReader:

@@ -286,7 +286,7 @@ def test_a_sealed_segment_is_detected_as_cut_short_at_each_length(fs: MemFS) -> 
 def test_a_segment_that_is_not_what_the_manifest_says_is_refused(fs: MemFS, start: int, end: int) -> None:
     sealed_reader(fs, LINES).close()
     with pytest.raises(CorruptError, match="footer and manifest do not agree"):
-        SegmentReader(fs, PATH, SegmentEntry(start, end, 0, 0, PATH.as_posix()))
+        SegmentReader(fs, PATH, SegmentEntry(start, end, 0, 0, 0, PATH.as_posix()))
 
 
 def test_header_and_footer_of_different_segments_are_refused(fs: MemFS) -> None:
@@ -297,4 +297,4 @@ def test_header_and_footer_of_different_segments_are_refused(fs: MemFS) -> None:
     sealed_reader(other, LINES, segment_index=4).close()
     overwrite(fs, raw(other)[:HEADER_SIZE], 0)
     with pytest.raises(CorruptError, match="header and footer do not agree"):
-        SegmentReader(fs, PATH, SegmentEntry(100, 129, len(whole), 0, PATH.as_posix()))
+        SegmentReader(fs, PATH, SegmentEntry(100, 129, len(whole), 0, 0, PATH.as_posix()))

@@ -8,8 +8,9 @@ Entry of a sealed segment, `ENTRY_SIZE` bytes and its path:
 |      8 |    8 | end_seq   | u64  | last sequence                                |
 |     16 |    8 | size      | u64  | file size in bytes                           |
 |     24 |    8 | ext_id    | u64  | cohort of the segment, as in its header      |
-|     32 |    2 | path_len  | u16  | bytes of path                                |
-|     34 |    N | path      | [u8] | UTF-8, relative to the log                   |
+|     32 |    4 | seal_checksum | u32 | checksum of the segment's footer; 0: unknown |
+|     36 |    2 | path_len  | u16  | bytes of path                                |
+|     38 |    N | path      | [u8] | UTF-8, relative to the log                   |
 
 In a manifest of version 1, `ENTRY_1_SIZE` bytes and its path:
 
@@ -38,7 +39,7 @@ from typing import Final, NamedTuple
 from latewood.errors import ManifestCorrupted
 from latewood.kernel import crc32c
 
-ENTRY_SIZE: Final = 34
+ENTRY_SIZE: Final = 38
 ENTRY_1_SIZE: Final = 26
 _LAYOUT: Final = struct.Struct(
     "<"
@@ -46,6 +47,7 @@ _LAYOUT: Final = struct.Struct(
     "Q"  # end_seq
     "Q"  # size
     "Q"  # ext_id
+    "I"  # seal_checksum
     "H"  # path_len
 )
 assert _LAYOUT.size == ENTRY_SIZE
@@ -89,6 +91,8 @@ class SegmentEntry(NamedTuple):
     size: int
     ext_id: int
     """The cohort of its records; 0 also where a manifest of version 1 does not say."""
+    seal_checksum: int
+    """The checksum of its footer; 0: it is not known, as in a manifest of version 1, and not compared."""
     path: str
 
     @property
@@ -100,7 +104,7 @@ class SegmentEntry(NamedTuple):
 def encode_entry(entry: SegmentEntry) -> bytes:
     """Return one entry's bytes."""
     path = entry.path.encode()
-    return _LAYOUT.pack(*entry[:4], len(path)) + path
+    return _LAYOUT.pack(*entry[:5], len(path)) + path
 
 
 class EntryTable:
@@ -216,9 +220,10 @@ class EntryTable:
     def _decode(self, at: int) -> SegmentEntry:
         end = at + self._entry_bytes(at)
         self._check(end <= self._stop and self._stride in (0, end - at), at)
-        start, last, size, *cohort, _ = self._layout.unpack_from(self._raw, at)
+        start, last, size, *facts, _ = self._layout.unpack_from(self._raw, at)
         path = decode_path(self._raw[at + self._layout.size : end], self._path, at)
-        return SegmentEntry(start, last, size, cohort[0] if cohort else 0, path)
+        ext_id, seal_checksum = facts or (0, 0)
+        return SegmentEntry(start, last, size, ext_id, seal_checksum, path)
 
     def _check(self, sound: bool, at: int) -> None:  # noqa: FBT001 - an assertion, not a mode
         if not sound:

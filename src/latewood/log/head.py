@@ -16,7 +16,7 @@ from latewood.kernel import Door
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.log import Log
 from latewood.log.manifest import ManifestStore
-from latewood.segment import read_footer
+from latewood.segment import read_sealed_footer
 
 
 class SealedPart(NamedTuple):
@@ -53,7 +53,7 @@ def sealed_parts(log: Log, *, with_times: bool) -> Iterator[SealedPart]:
         if with_times:
             file = log._fs.open(log._layout.absolute(entry.path))
             try:
-                newest_ns = read_footer(file).max_timestamp
+                newest_ns = read_sealed_footer(file, entry).max_timestamp
             finally:
                 file.close()
         yield SealedPart(entry.segment_id, entry.end_sequence, entry.size, newest_ns)

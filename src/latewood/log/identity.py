@@ -12,9 +12,10 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias, cast
 
-from latewood.errors import CorruptError, NotFoundError, Owned, UsageError
+from latewood.errors import CorruptError, ManifestCorrupted, NotFoundError, Owned, UsageError
 from latewood.format.identity import (
     FILE_BYTES_MAX,
+    HEADER_SIZE,
     IDENTITY_BYTES,
     LIVES_MAX,
     Life,
@@ -141,13 +142,39 @@ def store_identity(fs: FileSystem, layout: Layout, identity: LogIdentity) -> Non
     replace_file(fs, layout.identity, encode(identity))
 
 
+def check_is_of(fs: FileSystem, layout: Layout, identity: LogIdentity) -> LogIdentity | None:
+    """Return what the file `identity` says, or None if there is no sound one, unless that is of another log.
+
+    Raises:
+        ManifestCorrupted: it is: one of the two files came from another log.
+        UnsupportedVersion: a later program wrote it.
+    """
+    found = load_identity(fs, layout)
+    if found is not None and found.identity != identity.identity:
+        raise of_two_logs(layout, found, identity)
+    return found
+
+
+def of_two_logs(layout: Layout, found: LogIdentity, identity: LogIdentity) -> ManifestCorrupted:
+    """Return the error for a file `identity` that names another log than the manifest does."""
+    named, listed = found.identity.hex(), identity.identity.hex()
+    reason = f"it names the log {named}, and the manifest {listed}: one of the two files came from another log"
+    error = ManifestCorrupted(reason, layout.identity, HEADER_SIZE)
+    error.mend = (
+        f"`latewood rebuild --dry-run {layout.root}` says which log's segments are here; restore the other file from a "
+        "copy of that log; if the manifest is right, remove `identity`: it is written again"
+    )
+    return error
+
+
 def mend_identity(fs: FileSystem, layout: Layout, identity: LogIdentity) -> None:
     """Make the file `identity` say what the manifest does, and warn if it did not.
 
     Raises:
+        ManifestCorrupted: it is of another log.
         UnsupportedVersion: a later program wrote it.
     """
-    if load_identity(fs, layout) != identity:
+    if check_is_of(fs, layout, identity) != identity:
         _logger.warning("%s was missing or stale; it is written again", layout.identity)
         store_identity(fs, layout, identity)
 

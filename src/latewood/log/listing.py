@@ -9,7 +9,7 @@ from latewood.format.entries import SegmentEntry
 from latewood.fs import FileSystem
 from latewood.log.log import Log
 from latewood.log.view import View
-from latewood.segment import read_footer, read_header
+from latewood.segment import read_header, read_sealed_footer
 
 
 class SegmentInfo(NamedTuple):
@@ -62,7 +62,7 @@ def _entries_after(view: View, segment_id: int) -> Iterator[SegmentEntry]:
 def _sealed(fs: FileSystem, path: Path, entry: SegmentEntry) -> SegmentInfo:
     file = fs.open(path)
     try:
-        header, footer = read_header(file), read_footer(file)
+        header, footer = read_header(file), read_sealed_footer(file, entry)
     finally:
         file.close()
     return SegmentInfo(

@@ -3,7 +3,7 @@
 from latewood.format.manifest import Manifest
 from latewood.fs import File
 from latewood.log.creation import begin_first_segment, create_log, is_unborn, sync_names
-from latewood.log.identity import Claim, check_may_write
+from latewood.log.identity import Claim, check_may_write, mend_identity
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import mend_pointer
@@ -69,6 +69,8 @@ def _begin(site: Site, options: LogOptions, store: ManifestStore, claim: Claim) 
     check_may_write(site.layout, manifest.identity, claim.owner)
     check_no_newer_segment(site.fs, site.layout, manifest)
     store.secure()
+    if manifest.identity is not None:  # Before anything else is written: it may be that of another log.
+        mend_identity(site.fs, site.layout, manifest.identity)
     if is_unborn(site.fs, site.layout, manifest):
         begin_first_segment(site, manifest, options, site.clock.now_ns())
     sync_names(site, manifest)

@@ -22,7 +22,7 @@ from latewood.format.manifest import ActiveSegment, Manifest
 from latewood.format.segment import HEADER_SIZE
 from latewood.fs import FileSystem
 from latewood.log.checkpoint import load_checkpoint, lock_checkpoint
-from latewood.log.identity import Claim, RandomBytes, born, load_identity, reborn, store_identity
+from latewood.log.identity import Claim, RandomBytes, born, check_is_of, load_identity, reborn, store_identity
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
@@ -115,9 +115,9 @@ def rebuild(
     layout = Layout(fs.absolute(layout.root))
     with _held(fs, layout, writable=not dry_run) as held:
         _check_versions(held, layout)
-        assembly, found = _read(held, layout, progress, looks or partial(_looks, held))
-        manifest = _old_manifest(held, layout)
-        identity = (manifest.identity if manifest else None) or load_identity(held, layout)
+        named = load_identity(held, layout)
+        assembly, found, manifest = _read(held, layout, progress, looks or partial(_looks, held), named)
+        identity = (manifest.identity if manifest else None) or named
         write = not dry_run and (accept_loss or not assembly.problems)
         if write:
             start = assembly.end_sequence
@@ -139,7 +139,7 @@ def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None 
         NotFoundError: there is no log.
         Locked: a writer has the log open.
         DirectoryReplaced: the log's directory was moved or replaced meanwhile.
-        ManifestCorrupted: the manifest is not sound; `rebuild` begins a new life too.
+        ManifestCorrupted: the manifest is not sound, or of another log than `identity`: see `rebuild`.
         UnsupportedVersion: a later program wrote it.
     """
     layout = Layout(fs.absolute(layout.root))
@@ -149,7 +149,7 @@ def begin_life(fs: FileSystem, layout: Layout, random_bytes: RandomBytes | None 
         manifest = store.load()
         if manifest.identity is None:
             return None
-        load_identity(held, layout)  # What a later program wrote is refused, and not replaced.
+        check_is_of(held, layout, manifest.identity)  # What a later program wrote is refused too, and not replaced.
         load_pointer(held, layout)
         store.secure()  # The slot that is written next must not be the one that a power cut would bring back.
         identity = reborn(manifest.identity, View(held, layout, store.load).end().sequence, random_bytes)
@@ -182,9 +182,18 @@ def _looks(fs: FileSystem, paths: Sequence[Path]) -> Iterable[SegmentSummary]:
 
 
 def _read(
-    fs: FileSystem, layout: Layout, progress: Callable[[int, int], None] | None, looks: Looks
-) -> tuple[Assembly, int]:
-    end_known = _durable_end(fs, layout)  # First: beside a writer, in a dry run, the segments only grow.
+    fs: FileSystem,
+    layout: Layout,
+    progress: Callable[[int, int], None] | None,
+    looks: Looks,
+    named: LogIdentity | None,
+) -> tuple[Assembly, int, Manifest | None]:
+    """Return what the segments add up to, how many there are, and the manifest, if it can be read and is this log's.
+
+    `named` is what the file `identity` says.
+    """
+    earlier, checkpoint = _old_manifest(fs, layout), load_checkpoint(fs, layout)
+    # These come first: beside a writer, in a dry run, the segments only grow.
     paths = [path for path in fs.walk(layout.segments) if segment_id_of(path) is not None]
     summaries = []
     for done, summary in enumerate(looks(paths), 1):
@@ -194,11 +203,17 @@ def _read(
     if not summaries:
         raise _nothing_to_rebuild_from(layout)
     assembly = assemble(summaries, layout)
-    assembly.problems.extend(_missing(fs, layout, assembly, end_known))
-    if _watermark(fs, layout, assembly, _old_manifest(fs, layout)) is None:
+    manifest = _old_manifest(fs, layout)
+    if (problem := _stranger(manifest, named, assembly)) is not None:
+        assembly.problems.append(Problem(layout.root / "manifest.current", problem))
+        earlier = manifest = None
+    end_known = max(earlier.next_sequence if earlier else 0, checkpoint.durable_sequence if checkpoint else 0)
+    assembly.problems.extend(_missing(layout, assembly, manifest, end_known))
+    assembly.problems.extend(_exchanged(layout, assembly, manifest))
+    if _watermark(fs, layout, assembly, manifest) is None:
         problem = "missing or damaged, and it alone had the coordinator watermark, which would be 0 from now on"
         assembly.problems.append(Problem(layout.sealed_pointer, problem))
-    return assembly, len(paths)
+    return assembly, len(paths), manifest
 
 
 def _nothing_to_rebuild_from(layout: Layout) -> NotFoundError:
@@ -211,7 +226,7 @@ def _is_listed(assembly: Assembly, manifest: Manifest | None, layout: Layout) ->
         return False
     listed = [manifest.entries[index] for index in range(len(manifest.entries))]
     if manifest.entries.is_version_1:
-        return listed == [entry._replace(ext_id=0) for entry in assembly.entries]
+        return listed == [entry._replace(ext_id=0, seal_checksum=0) for entry in assembly.entries]
     return listed == assembly.entries
 
 
@@ -227,9 +242,33 @@ def _watermark(fs: FileSystem, layout: Layout, assembly: Assembly, manifest: Man
     return None if assembly.active.header.base_offset else 0  # 0: no record was ever sealed.
 
 
-def _missing(fs: FileSystem, layout: Layout, assembly: Assembly, end_known: int) -> list[Problem]:
+def _stranger(manifest: Manifest | None, named: LogIdentity | None, assembly: Assembly) -> str | None:
+    """Say what speaks against a manifest: `identity` names another log, and no segment here is one that it lists."""
+    if not manifest or not manifest.identity or not named or named.identity == manifest.identity.identity:
+        return None
+    listed = {manifest.entries[index].seal_checksum for index in range(len(manifest.entries))} - {0}
+    if not listed.isdisjoint(entry.seal_checksum for entry in assembly.entries):
+        return None
+    return (
+        f"it is of the log {manifest.identity.identity.hex()} and lists no sealed segment that is here: it is ignored, "
+        f"and the log is {named.identity.hex()}, as `identity` says"
+    )
+
+
+def _exchanged(layout: Layout, assembly: Assembly, manifest: Manifest | None) -> list[Problem]:
+    """Say which files are not the segments that the log sealed under their names."""
+    listed = [manifest.entries[index] for index in range(len(manifest.entries))] if manifest else []
+    sealed = {entry.path: entry.seal_checksum for entry in listed}
+    problem = "it is not the segment that the log sealed: it is of another log, or of another copy of this one"
+    return [
+        Problem(layout.absolute(entry.path), problem)
+        for entry in assembly.entries
+        if sealed.get(entry.path, 0) not in (0, entry.seal_checksum)
+    ]
+
+
+def _missing(layout: Layout, assembly: Assembly, manifest: Manifest | None, end_known: int) -> list[Problem]:
     """Say what is known to have been durable, and not to have been retired, and no segment holds."""
-    manifest = _old_manifest(fs, layout)
     first, end = assembly.first_sequence, assembly.end_sequence
     gaps = [(manifest.first_sequence if manifest else first, first), (end, end_known)]
     return [
@@ -237,12 +276,6 @@ def _missing(fs: FileSystem, layout: Layout, assembly: Assembly, end_known: int)
         for start, stop in gaps
         if start < stop
     ]
-
-
-def _durable_end(fs: FileSystem, layout: Layout) -> int:
-    """Return how far the log was durable, by the old manifest and the last checkpoint, if they can be read."""
-    manifest, checkpoint = _old_manifest(fs, layout), load_checkpoint(fs, layout)
-    return max(manifest.next_sequence if manifest else 0, checkpoint.durable_sequence if checkpoint else 0)
 
 
 def _old_manifest(fs: FileSystem, layout: Layout) -> Manifest | None:
@@ -259,7 +292,6 @@ def _check_versions(fs: FileSystem, layout: Layout) -> None:
         UnsupportedVersion: it did.
     """
     ManifestStore(fs, layout).check_versions()
-    load_identity(fs, layout)
     load_pointer(fs, layout)
     load_checkpoint(fs, layout)
 
@@ -314,7 +346,7 @@ def _entry(summary: SegmentSummary, layout: Layout) -> SegmentEntry:
     assert footer is not None
     start = footer.base_record_count
     last, path = start + footer.record_count - 1, layout.relative(summary.path)
-    return SegmentEntry(start, last, summary.size, footer.ext_id, path)
+    return SegmentEntry(start, last, summary.size, footer.ext_id, footer.checksum, path)
 
 
 def _gaps(entries: list[SegmentEntry], last: SegmentSummary, layout: Layout) -> list[Problem]:

@@ -22,7 +22,7 @@ from latewood.kernel import EMPTY, SEALED, find_record, nonzero_end, verify
 from latewood.limits import MiB
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout
-from latewood.segment import Tail, empty_tail, file_bytes, read_footer, read_header, read_seal_at
+from latewood.segment import Tail, check_seal, empty_tail, file_bytes, read_footer, read_header, read_seal_at
 
 _logger = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ def read_last_footer(fs: FileSystem, layout: Layout, manifest: Manifest) -> Segm
 
     Raises:
         ManifestCorrupted: it is missing, or is not what the manifest says.
+        CorruptError: it is damaged, or is not the segment that the log sealed.
     """
     if not len(manifest.entries):
         return None
@@ -94,6 +95,7 @@ def read_last_footer(fs: FileSystem, layout: Layout, manifest: Manifest) -> Segm
     last = footer.base_record_count + footer.record_count - 1
     if (footer.base_record_count, last) != (entry.start_sequence, entry.end_sequence):
         raise ManifestCorrupted("footer and manifest do not agree", path, footer.index_offset)
+    check_seal(footer, entry, path)
     return footer
 
 

@@ -1,4 +1,4 @@
-"""Give a log what its manifest lacks: an identity and cohorts if it is of version 1, or its owner.
+"""Give a log what its manifest lacks: an identity, cohorts and seals if it is of version 1, or its owner.
 
 Happens once, when a log is opened to append, after recovery and before the first append.
 Order of writes: docs/crash-safety.md, "upgrade".
@@ -6,16 +6,17 @@ Order of writes: docs/crash-safety.md, "upgrade".
 
 import logging
 
-from latewood.errors import CorruptError, NotFoundError
+from latewood.errors import CorruptError, NotFoundError, UnsupportedVersion
 from latewood.format.entries import EntryTable, SegmentEntry
 from latewood.format.identity import Owner
 from latewood.format.manifest import Manifest
 from latewood.format.segment import SegmentFooter, SegmentHeader
-from latewood.log.identity import Claim, born, mend_identity, store_identity
+from latewood.fs import File
+from latewood.log.identity import Claim, born, store_identity
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.site import Site
-from latewood.segment import read_header
+from latewood.segment import read_footer, read_header
 
 _logger = logging.getLogger(__name__)
 
@@ -35,7 +36,6 @@ def settle(
     if manifest.identity is None:
         return _upgraded(site, store, manifest, claim, _watermark(site, header, previous))
     if claim.owner is Owner.ANYBODY or claim.owner is manifest.identity.owner:
-        mend_identity(site.fs, site.layout, manifest.identity)
         return manifest
     identity = manifest.identity._replace(owner=claim.owner)
     return _stored(site, store, manifest._replace(identity=identity))
@@ -49,7 +49,7 @@ def _upgraded(site: Site, store: ManifestStore, manifest: Manifest, claim: Claim
     entries = EntryTable.empty(site.layout.root / "manifest")
     for index in range(len(manifest.entries)):
         entry = manifest.entries[index]
-        entries = entries.append(entry._replace(ext_id=_cohort(site, entry)))
+        entries = entries.append(_completed(site, entry))
     identity = born(claim, manifest.first_sequence)
     upgraded = _stored(
         site, store, manifest._replace(entries=entries, coordinator_watermark=watermark, identity=identity)
@@ -66,21 +66,33 @@ def _stored(site: Site, store: ManifestStore, manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _cohort(site: Site, entry: SegmentEntry) -> int:
-    """Return the cohort of a sealed segment; 0 if it is damaged, which never kept a log from being opened."""
+def _completed(site: Site, entry: SegmentEntry) -> SegmentEntry:
+    """Return an entry with cohort and seal of its segment.
+
+    They are 0 if it is damaged, which never kept a log from being opened.
+    """
     path = site.layout.absolute(entry.path)
     try:
         file = site.fs.open(path)
     except NotFoundError:
         _logger.warning("%s is missing: `latewood verify` says more", path)
-        return 0
+        return entry
     try:
-        return read_header(file).ext_id
+        entry = entry._replace(ext_id=read_header(file).ext_id)
+        return entry._replace(seal_checksum=_seal_checksum(file))
     except CorruptError as error:
         _logger.warning("%s", error)
-        return 0
+        return entry
     finally:
         file.close()
+
+
+def _seal_checksum(file: File) -> int:
+    try:
+        return read_footer(file).checksum
+    except UnsupportedVersion as error:  # Or a damaged version: version 1 never looked at it here.
+        _logger.warning("%s", error)
+        return 0
 
 
 def _watermark(site: Site, header: SegmentHeader, previous: SegmentFooter | None) -> int:

@@ -11,16 +11,18 @@ from latewood.errors import CorruptError, NotFoundError
 from latewood.format.entries import SegmentEntry
 from latewood.format.identity import LogIdentity
 from latewood.format.manifest import Manifest
+from latewood.format.segment import SegmentFooter
 from latewood.fs import FileSystem
 from latewood.limits import VERIFY_THREADS_MAX
 from latewood.log.checkpoint import load_checkpoint
-from latewood.log.identity import load_identity
+from latewood.log.identity import load_identity, of_two_logs
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
 from latewood.log.presence import check_is_log
 from latewood.log.successor import has_record, unknown_successor
 from latewood.log.summary import SegmentSummary, summarize
+from latewood.segment import check_seal
 
 Progress = Callable[[int, int], None]
 """Told how much is done, of how much."""
@@ -135,12 +137,10 @@ class _Check:
         footer = summary.footer
         if footer is None:
             self._damage(path, summary.size, "the manifest says sealed, and there is no sound footer")
-        elif (footer.base_record_count, footer.record_count, summary.size) != (
-            entry.start_sequence,
-            entry.end_sequence - entry.start_sequence + 1,
-            entry.size,
-        ):
+        elif summary.size != entry.size:
             self._damage(path, footer.index_offset, "footer and manifest do not agree")
+        elif error := _seal_error(footer, entry, path):
+            self.findings.append(Finding("damage", path, error.offset, error.reason, error.mend))
         elif self._manifest.identity and footer.ext_id != entry.ext_id:
             problem = f"the manifest says cohort {entry.ext_id}, and the footer {footer.ext_id}"
             self._warn(path, footer.index_offset, problem, "`latewood rebuild` makes the manifest again")
@@ -178,6 +178,9 @@ class _Check:
         found = load_identity(self._fs, self._layout)
         if found is None:
             self._warn(path, 0, "missing or damaged: a rebuild would have to give the log another identity", remedy)
+        elif found.identity != identity.identity:
+            error = of_two_logs(self._layout, found, identity)
+            self.findings.append(Finding("damage", path, error.offset, error.reason, error.mend))
         elif found != identity:
             self._warn(path, 0, "it does not say what the manifest says", remedy)
 
@@ -245,3 +248,11 @@ class _Check:
 
     def _warn(self, path: Path, offset: int, problem: str, remedy: str) -> None:
         self.findings.append(Finding("warning", path, offset, problem, remedy))
+
+
+def _seal_error(footer: SegmentFooter, entry: SegmentEntry, path: Path) -> CorruptError | None:
+    try:
+        check_seal(footer, entry, path)
+    except CorruptError as error:
+        return error
+    return None

@@ -16,7 +16,7 @@ from latewood.kernel import verify
 from latewood.limits import MANIFEST_RETRIES_MAX, U64_MAX
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout
-from latewood.segment import SegmentReader, read_footer
+from latewood.segment import SegmentReader, read_sealed_footer
 from latewood.types import Position
 
 
@@ -216,6 +216,6 @@ class View:
     def _max_timestamp(self, entry: SegmentEntry) -> int:
         file = self.fs.open(self._path(entry))
         try:
-            return read_footer(file).max_timestamp
+            return read_sealed_footer(file, entry).max_timestamp
         finally:
             file.close()

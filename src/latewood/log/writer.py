@@ -301,7 +301,7 @@ class Writer:
         if footer.record_count:
             store_pointer(self._fs, self._layout, pointer_to(footer))  # 3. `current.sealed`.
             last = footer.base_record_count + footer.record_count - 1
-            entry = SegmentEntry(footer.base_record_count, last, size, footer.ext_id, old_path)
+            entry = SegmentEntry(footer.base_record_count, last, size, footer.ext_id, footer.checksum, old_path)
             manifest = manifest._replace(
                 entries=manifest.entries.append(entry), coordinator_watermark=footer.coordinator_watermark
             )

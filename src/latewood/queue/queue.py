@@ -21,7 +21,7 @@ from latewood.queue.elsewhere import check_position
 from latewood.queue.holding import retention_held
 from latewood.queue.reader import Reader, Start
 from latewood.queue.retention import Plan, ReaderState, RetentionPolicy, SealedSegment, plan
-from latewood.segment import read_footer
+from latewood.segment import read_sealed_footer
 
 
 class ReaderInfo(NamedTuple):
@@ -186,7 +186,7 @@ class Queue(Log):
             if self.retention.max_age_ms is not None:
                 file = self._fs.open(self._layout.absolute(entry.path))
                 try:
-                    sealed_at_ns = read_footer(file).sealed_at
+                    sealed_at_ns = read_sealed_footer(file, entry).sealed_at
                 finally:
                     file.close()
             yield SealedSegment(entry.segment_id, entry.end_sequence, entry.size, sealed_at_ns)

@@ -1,7 +1,7 @@
 """One segment file: written, sealed, read."""
 
 from latewood.segment.reader import EVERYTHING, Columns, SegmentReader, Selection
-from latewood.segment.sealed import map_to_read, read_footer, read_header, read_seal_at
+from latewood.segment.sealed import check_seal, map_to_read, read_footer, read_header, read_seal_at, read_sealed_footer
 from latewood.segment.writer import SegmentWriter, Tail, empty_tail, file_bytes, prepare, write_header
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "SegmentWriter",
     "Selection",
     "Tail",
+    "check_seal",
     "empty_tail",
     "file_bytes",
     "map_to_read",
@@ -18,5 +19,6 @@ __all__ = [
     "read_footer",
     "read_header",
     "read_seal_at",
+    "read_sealed_footer",
     "write_header",
 ]

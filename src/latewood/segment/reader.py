@@ -29,7 +29,7 @@ from latewood.kernel import (
     skip,
     verify,
 )
-from latewood.segment.sealed import map_to_read, read_footer, read_header
+from latewood.segment.sealed import check_seal, map_to_read, read_footer, read_header
 
 Column = bytes | bytearray | None
 Columns = tuple[int, int, int, Column, Column, Column, Column, Column, Column, Column]
@@ -181,9 +181,7 @@ class SegmentReader:
         header = self.header
         if footer.segment_index != header.segment_index or footer.base_record_count != header.base_record_count:
             raise CorruptError("header and footer do not agree", self.path, footer.index_offset)
-        count = entry.end_sequence - entry.start_sequence + 1
-        if (footer.base_record_count, footer.record_count) != (entry.start_sequence, count):
-            raise CorruptError("footer and manifest do not agree", self.path, footer.index_offset)
+        check_seal(footer, entry, self.path)
         return footer
 
     def _check(self, offset: int, state: int, *, empty: bool) -> None:

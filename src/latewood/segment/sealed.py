@@ -1,7 +1,10 @@
 """Find and check the seal of a segment, whether or not its file was already trimmed."""
 
+from pathlib import Path
+
 from latewood.errors import CorruptError
 from latewood.format import seal
+from latewood.format.entries import SegmentEntry
 from latewood.format.segment import (
     FOOTER_SIZE,
     HEADER_SIZE,
@@ -44,6 +47,39 @@ def read_footer(file: File) -> SegmentFooter:
     end = footer.index_offset + seal.HEAD_SIZE + footer.index_count * seal.ENTRY_SIZE
     if end != at:
         raise CorruptError("the footer does not fit the size of the file", file.path, at)
+    return footer
+
+
+def check_seal(footer: SegmentFooter, entry: SegmentEntry, path: Path) -> None:
+    """Do nothing if a footer is that of the segment which the log sealed, as the manifest's entry has it.
+
+    Raises:
+        CorruptError: another file is in the segment's place.
+    """
+    count = entry.end_sequence - entry.start_sequence + 1
+    if (footer.base_record_count, footer.record_count) != (entry.start_sequence, count):
+        raise CorruptError("footer and manifest do not agree", path, footer.index_offset)
+    if entry.seal_checksum not in (0, footer.checksum):
+        error = CorruptError(
+            "this file is not the segment that the log sealed: it is of another log, or of another copy of this one",
+            path,
+            footer.index_offset,
+        )
+        error.mend = (
+            "restore the right file from a copy of this log; or move this one out of the log, and `latewood rebuild "
+            "--accept-loss DIR` goes on without its records"
+        )
+        raise error
+
+
+def read_sealed_footer(file: File, entry: SegmentEntry) -> SegmentFooter:
+    """Return the footer of a segment that the manifest lists.
+
+    Raises:
+        CorruptError: there is no sound one, or it is not that of the segment which the log sealed.
+    """
+    footer = read_footer(file)
+    check_seal(footer, entry, file.path)
     return footer
 
 
