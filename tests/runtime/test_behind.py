@@ -12,7 +12,16 @@ from msgspec.structs import replace
 from latewood.archive.log_check import ChunkFiles, log_behind
 from latewood.archive.names import parse_file_name
 from latewood.archive.tier import Tier
-from latewood.errors import CatalogBehind, DataLost, Locked, LogBehind, StorageError, TierUnavailable, UsageError
+from latewood.errors import (
+    CatalogBehind,
+    CorruptError,
+    DataLost,
+    Locked,
+    LogBehind,
+    StorageError,
+    TierUnavailable,
+    UsageError,
+)
 from latewood.format.identity import Owner
 from latewood.fs import PosixFS
 from latewood.jobs.handlers.report import load_report
@@ -443,6 +452,20 @@ def test_a_reader_gets_what_lies_before_a_gap_and_then_the_gap_is_told(home: Pat
         with pytest.raises(DataLost):
             found.extend(record.sequence for record in lake.db.scan())
         assert found == list(range(OLD))
+
+
+def test_a_reader_gets_what_lies_before_a_damaged_chunk_and_then_the_damage_is_told(home: Path) -> None:
+    with pond(home, shards=1) as lake:
+        for _ in range(2):
+            lake.append_many([b"record"] * OLD)
+            lake.run("flush")
+            lake.run("checkpoint")
+        damaged = max(lake.files())
+        damaged.write_bytes(bytes(damaged.stat().st_size))
+        with lake.db.reader("billing") as reader:
+            assert [record.sequence for record in reader.poll(10 * OLD)] == list(range(OLD))
+            with pytest.raises(CorruptError, match=damaged.name):
+                reader.poll()
 
 
 def test_a_store_that_is_read_beside_its_writer_never_calls_the_catalog_older(home: Path) -> None:
