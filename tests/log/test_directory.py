@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import pickle
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ import pytest
 
 import latewood
 from latewood import LatewoodError, ManifestCorrupted, Queue
-from latewood.errors import AnotherLog, DirectoryReplaced, Locked, StorageError
+from latewood.errors import AnotherLog, DirectoryReplaced, Locked, NotFoundError, StorageError
 from latewood.fs import PosixFS
 from latewood.fs import root as root_module
 from latewood.log.head import retire_before
+from latewood.log.layout import Layout
 from latewood.log.rebuild import begin_life, rebuild
 from latewood.log.verify import verify_log
 from latewood.testing import MemFS
@@ -105,6 +107,26 @@ def test_the_error_says_what_is_missing_and_what_to_do(tmp_path: Path, event: st
     with pytest.raises(DirectoryReplaced):
         log.flush()
     log.close()
+
+
+def test_a_log_without_its_segments_has_one_way_on_wherever_it_is_met(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    with latewood.open(path, **SMALL) as log:
+        for number in range(3):
+            log.append(b"%d" % number, durable=True)
+            log.roll()
+    (path / "segments").rename(tmp_path / "backup")
+    wanted = re.escape(f"or move {path} away to begin anew")
+    for meet in (lambda: latewood.open(path, mode="a"), lambda: latewood.open(path, mode="r").next_sequence):
+        with pytest.raises(ManifestCorrupted, match=wanted):
+            meet()
+    for accept_loss in (True, False):
+        with pytest.raises(NotFoundError, match=wanted):
+            rebuild(PosixFS(), Layout(path), accept_loss=accept_loss)
+    (finding,) = verify_log(PosixFS(), Layout(path)).findings
+    assert re.search(wanted, finding.remedy)
+    (tmp_path / "backup").rename(path / "segments")
+    assert payloads(latewood.open(path, mode="r")) == [b"0", b"1", b"2"]
 
 
 @pytest.mark.parametrize("moved", [True, False])

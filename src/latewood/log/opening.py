@@ -1,5 +1,6 @@
 """Open a log to write: create it, or recover what a crash left."""
 
+from latewood.errors import NotFoundError
 from latewood.format.manifest import Manifest
 from latewood.fs import File
 from latewood.log.creation import begin_first_segment, create_log, is_unborn, sync_names
@@ -7,6 +8,7 @@ from latewood.log.identity import Claim, check_may_write, mend_identity
 from latewood.log.manifest import ManifestStore
 from latewood.log.options import LogOptions
 from latewood.log.pointer import mend_pointer
+from latewood.log.presence import no_segments
 from latewood.log.recovery import read_last_footer, recover
 from latewood.log.site import Site
 from latewood.log.successor import check_no_newer_segment
@@ -73,5 +75,10 @@ def _begin(site: Site, options: LogOptions, store: ManifestStore, claim: Claim) 
         mend_identity(site.fs, site.layout, manifest.identity)
     if is_unborn(site.fs, site.layout, manifest):
         begin_first_segment(site, manifest, options, site.clock.now_ns())
-    sync_names(site, manifest)
+    try:
+        sync_names(site, manifest)
+    except NotFoundError as error:
+        if site.fs.exists(site.layout.segments):
+            raise
+        raise no_segments(site.layout) from error
     return manifest

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, Final
 
-from latewood.errors import NotFoundError, Owned, UsageError
+from latewood.errors import ManifestCorrupted, NotFoundError, Owned, UsageError
 from latewood.format.identity import Owner
 from latewood.format.store_layout import CATALOG_NAME, DATABASES_NAME, DESCRIPTION_NAME
 from latewood.fs import FileSystem
@@ -133,3 +133,10 @@ def _is_begun(fs: FileSystem, layout: Layout) -> bool:
 
 def _is_foreign(name: str) -> bool:
     return not name.startswith(".") and name.removesuffix(".tmp") not in _OURS and name not in _HARMLESS
+
+
+def no_segments(layout: Layout) -> ManifestCorrupted:
+    """Return the error of a log whose directory of segments was removed, and with that all of its records."""
+    error = ManifestCorrupted("this directory is gone, with all records of the log", layout.segments, 0)
+    error.mend = f"restore it from a backup, or move {layout.root} away to begin anew"
+    return error

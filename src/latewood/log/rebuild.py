@@ -217,7 +217,10 @@ def _read(
 
 
 def _nothing_to_rebuild_from(layout: Layout) -> NotFoundError:
-    return NotFoundError(f"there are no segments under {layout.segments}: nothing to rebuild from")
+    return NotFoundError(
+        f"there are no segments under {layout.segments}: nothing to rebuild from; restore that directory from a "
+        f"backup, or move {layout.root} away to begin anew"
+    )
 
 
 def _is_listed(assembly: Assembly, manifest: Manifest | None, layout: Layout) -> bool:

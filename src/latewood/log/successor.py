@@ -88,10 +88,10 @@ def unknown_successor(layout: Layout, path: Path) -> ManifestCorrupted:
     reason = "this segment has records, and the manifest does not know it: an older manifest was put beside it"
     error = ManifestCorrupted(reason, path, HEADER_SIZE)
     error.mend = (
-        f"`latewood rebuild --dry-run {layout.root}` says what the segments add up to, and `latewood rebuild` goes on "
-        f"with that; or restore all of {layout.root} from one copy; or, to go on without the newer records, move this "
-        f"segment and those of higher numbers out of {layout.segments}, and then `latewood rebuild --new-life "
-        f"{layout.root}` tells readers that had come to them"
+        f"`latewood rebuild --dry-run {layout.root}` says what the segments add up to, and `latewood rebuild "
+        f"{layout.root}` goes on with that; or restore all of {layout.root} from one copy; or, to go on without "
+        f"the newer records, move this segment and those of higher numbers out of {layout.segments}, "
+        f"and then `latewood rebuild --new-life {layout.root}` tells readers that had come to them"
     )
     return error
 

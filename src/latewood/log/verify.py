@@ -19,7 +19,7 @@ from latewood.log.identity import load_identity, of_two_logs
 from latewood.log.layout import Layout, segment_id_of
 from latewood.log.manifest import ManifestStore
 from latewood.log.pointer import load_pointer
-from latewood.log.presence import check_is_log
+from latewood.log.presence import check_is_log, no_segments
 from latewood.log.successor import has_record, unknown_successor
 from latewood.log.summary import SegmentSummary, summarize
 from latewood.segment import check_seal
@@ -84,6 +84,9 @@ def verify_log(
     except CorruptError as error:
         damage = Finding("damage", error.path, error.offset, error.reason, error.mend)
         return Verification([damage], 0, 0, 0)
+    if not manifest.is_first and not fs.exists(layout.segments):
+        gone = no_segments(layout)
+        return Verification([Finding("damage", gone.path, 0, gone.reason, gone.mend)], 0, 0, 0, manifest.identity)
     check = _Check(fs, layout, manifest, deep=deep)
     for done, (entry, looked) in enumerate(_looked_at(fs, layout, manifest, looks, deep=deep)):
         check.sealed(entry, looked)

@@ -16,6 +16,7 @@ from latewood.kernel import verify
 from latewood.limits import MANIFEST_RETRIES_MAX, U64_MAX
 from latewood.log.checkpoint import load_checkpoint
 from latewood.log.layout import Layout
+from latewood.log.presence import no_segments
 from latewood.segment import SegmentReader, read_sealed_footer
 from latewood.types import Position
 
@@ -191,6 +192,8 @@ class View:
     def _missing(self, what: str, path: Path) -> ManifestCorrupted:
         """Return the error of a file that is not there; of a directory that was deleted, raise that."""
         self.fs.check_root()
+        if not self.fs.exists(self.layout.segments):
+            return no_segments(self.layout)
         return ManifestCorrupted(f"{what} is missing: restore the file from a copy, if there is one", path, 0)
 
     def _open(self, path: Path, entry: SegmentEntry | None) -> SegmentReader:
