@@ -132,6 +132,6 @@ def foreign_objects(count: int, log: bytes) -> str:
     """Say what objects of another store are, which lie where a database has its own."""
     objects = "an object" if count == 1 else f"{count:,} objects"
     return (
-        f"{objects} of another store (log identity {log.hex()}) under this database's prefix: they do not count, and "
-        "nothing is wrong with this store; give each store an `archive.url` of its own"
+        f"{objects} of another store (log identity {log.hex()}) under this database's prefix, ignored here: "
+        "give each store an `archive.url` of its own"
     )
