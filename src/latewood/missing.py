@@ -1,4 +1,4 @@
-"""What is not there any more of a directory that a program holds open, and what to do about it.  Pure."""
+"""What a held directory has lost, and the advice for each case: the last part of the text of `DirectoryReplaced`."""
 
 from typing import Final, Literal
 
