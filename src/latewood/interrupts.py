@@ -5,9 +5,10 @@ the middle of a roll that would leave a seal half written, and between taking a 
 lock would stay taken.  Work that cannot be begun anew runs in `Uninterrupted`.  Other work that an interrupt may cut,
 such as an append, leaves its state as it was before, or finished.
 
-Locks: up to Python 3.13 `with` enters and leaves a lock of `threading` (`Lock`, `RLock`) in one step.  A class in Python,
-`Condition` among them, has instructions in between: the property in `Exclusion` and `OwnLock` is there for that.  Python
-3.14 enters in two steps.  A Ctrl-C between them leaves any lock of any program taken, unless it comes in `Uninterrupted`.
+Locks: up to Python 3.13 `with` enters and leaves a lock of `threading` (`Lock`, `RLock`) in one step.  A class in
+Python, `Condition` among them, has instructions in between: the property in `Exclusion` and `OwnLock` is there for
+that.  Python 3.14 enters in two steps.  A Ctrl-C between them leaves any lock of any program taken, unless it comes in
+`Uninterrupted`.
 """
 
 import signal
