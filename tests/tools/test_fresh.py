@@ -23,8 +23,8 @@ FAILED tests/test_a.py::test_b - assert 0
 """
 MOUNTS = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
-44 27 0:21 / /work/a\040row/proc rw,relatime - proc proc rw
-45 27 0:21 / /work/a\040rower rw,relatime - proc proc rw
+44 27 0:21 / /trees/a\040row/proc rw,relatime - proc proc rw
+45 27 0:21 / /trees/a\040rower rw,relatime - proc proc rw
 """.lstrip()
 
 
@@ -64,7 +64,7 @@ def test_only_the_way_to_the_network_is_inherited() -> None:
         "PIP_INDEX_URL": "https://index.example/simple",
         "PIP_FIND_LINKS": "/opt/wheels",
         "CARGO_REGISTRIES_CRATES_IO_PROTOCOL": "sparse",
-        "CARGO_HOME": "/root/.cargo",
+        "CARGO_HOME": "/home/user/.cargo",
         "PATH": "/opt/bin",
         "LATEWOOD_PURE": "1",
         "MAKEFLAGS": "-j",
@@ -116,8 +116,8 @@ def test_what_the_set_up_brought_is_what_was_not_there_before(tmp_path: Path) ->
 
 
 def test_mounts_in_a_tree_are_found_and_those_beside_it_are_not() -> None:
-    assert mounted_in(Path("/work/a row"), MOUNTS) == [Path("/work/a row/proc")]
-    assert mounted_in(Path("/work/a"), MOUNTS) == []
+    assert mounted_in(Path("/trees/a row"), MOUNTS) == [Path("/trees/a row/proc")]
+    assert mounted_in(Path("/trees/a"), MOUNTS) == []
     assert mounted_in(Path("/proc"), MOUNTS) == [Path("/proc")]
 
 

@@ -49,10 +49,10 @@ class Target:
     is_database: bool = False
 
     covered: tuple[int, ...] = ()
-    """Of each shard of a database the sequence that its chunks went to when the query began: its log must go as far."""
+    """For each shard of a database, where its chunks ended when the query began; its log must not end before that."""
 
     identities: tuple[bytes | None, ...] = ()
-    """Of each shard of a database which log it is, as far as that is noted."""
+    """For each shard of a database, the identity of its log; None where the catalog does not note it."""
 
     @property
     def owner(self) -> Owner:
